@@ -1,0 +1,77 @@
+"""Cutting frames from a byte stream.
+
+One message a line, as stdio has it. Fed in any portions; never raises; memory is bounded by the
+limit whatever is fed. Knows lines, not what stands on them.
+"""
+
+from typing import Final
+
+import msgspec
+
+_EDGE_BYTES: Final = 4096
+"""What is kept of an over-long line at either end, to find out whose answer it was."""
+
+
+class Overlong(msgspec.Struct, frozen=True, gc=False):
+    """In place of a line that was longer than the limit."""
+
+    size: int
+    edges: bytes
+    """The first and the last bytes of the line."""
+
+
+class LineSplitter:
+    """Turns portions of bytes into whole lines without their ends."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self._held = bytearray()
+        """What is kept of the unfinished line; portions of a byte or two must not cost more."""
+        self._size = 0
+        self._head = b""
+        """The start of the line being thrown away; empty while a line is being kept."""
+
+    @property
+    def pending(self) -> int:
+        """How many bytes of an unfinished line have come so far."""
+        return self._size
+
+    def feed(self, portion: bytes) -> list[bytes | Overlong]:
+        """The lines that this portion finished, empty ones left out."""
+        *ends, rest = portion.split(b"\n")
+        lines = [line for end in ends if (line := self._end(end))]
+        self._keep(rest)
+        return lines
+
+    def finish(self) -> list[bytes | Overlong]:
+        """What is left when the stream ends without a last newline."""
+        line = self._end(b"")
+        return [line] if line else []
+
+    def _end(self, piece: bytes) -> bytes | Overlong:
+        """The line that ends with this piece; empty if nothing stands on it."""
+        if self._size or len(piece) > self.bytes_max:
+            self._keep(piece)
+            size, head, piece = self._size, self._head, bytes(self._held)
+            self._held, self._size, self._head = bytearray(), 0, b""
+            if head:
+                return Overlong(size, head + piece[-_EDGE_BYTES:])
+        piece = piece.removesuffix(b"\r")
+        return b"" if piece.isspace() else piece
+
+    def _keep(self, piece: bytes) -> None:
+        self._size += len(piece)
+        self._held += piece
+        if self._size > self.bytes_max:
+            self._head = self._head or bytes(self._held[:_EDGE_BYTES])
+            del self._held[:-_EDGE_BYTES]
+
+
+def line(frame: bytes) -> bytes:
+    """The frame as one line.
+
+    JSON has no raw line breaks inside strings, so those between members may become spaces.
+    """
+    if b"\n" in frame or b"\r" in frame:
+        frame = frame.replace(b"\n", b" ").replace(b"\r", b" ")
+    return frame + b"\n"

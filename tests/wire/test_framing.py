@@ -1,0 +1,127 @@
+"""Lines come whole out of any portions, and nothing that is fed can fill the memory."""
+
+import tracemalloc
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anyport.wire.framing import LineSplitter, Overlong, line
+
+EDGE = 4096
+LIMIT = 20
+LETTERS = b"abcdefghijklmnopqrstuvwxyz"
+
+
+def split(stream: bytes, cuts: list[int], bytes_max: int = LIMIT) -> list[bytes | Overlong]:
+    """What comes out when the stream is fed in portions."""
+    splitter = LineSplitter(bytes_max)
+    places = sorted({cut % (len(stream) + 1) for cut in cuts} | {0, len(stream)})
+    lines: list[bytes | Overlong] = []
+    for start, end in pairwise(places):
+        lines += splitter.feed(stream[start:end])
+    return lines + splitter.finish()
+
+
+def expected(stream: bytes, bytes_max: int = LIMIT) -> list[bytes | Overlong]:
+    """The same, said simply and without regard for memory."""
+    lines: list[bytes | Overlong] = []
+    for whole in stream.split(b"\n"):
+        if len(whole) > bytes_max:
+            lines.append(Overlong(len(whole), whole[:EDGE] + whole[-EDGE:]))
+        elif whole.strip():
+            lines.append(whole.removesuffix(b"\r"))
+    return lines
+
+
+def sizes_told(lines: list[bytes | Overlong]) -> list[bytes | int]:
+    """Lines, and the sizes of those that were too long."""
+    return [found.size if isinstance(found, Overlong) else found for found in lines]
+
+
+@given(
+    st.lists(st.sampled_from([b"{}", b"\n", b"\r\n", b"\r", b" ", b"x" * 9, b"y" * 30])),
+    st.lists(st.integers(0, 400)),
+)
+def test_any_portions_give_the_lines_of_the_stream(pieces: list[bytes], cuts: list[int]) -> None:
+    stream = b"".join(pieces)
+
+    assert sizes_told(split(stream, cuts)) == sizes_told(expected(stream))
+
+
+@given(st.lists(st.integers(0, 30_000), max_size=4), st.lists(st.integers(0, 90_000), max_size=6))
+@settings(max_examples=50)
+def test_long_lines_keep_their_edges_whatever_the_portions(
+    sizes: list[int], cuts: list[int]
+) -> None:
+    stream = b"\n".join((LETTERS * (size // 26 + 1))[:size] for size in sizes)
+
+    assert split(stream, cuts, 2 * EDGE) == expected(stream, 2 * EDGE)
+
+
+def test_one_byte_at_a_time_makes_the_same_lines() -> None:
+    stream = b'{"a":1}\r\n\n{"b":2}\n' * 3
+
+    assert split(stream, list(range(len(stream)))) == [b'{"a":1}', b'{"b":2}'] * 3
+
+
+def test_two_messages_in_one_portion_are_two_lines() -> None:
+    assert LineSplitter(LIMIT).feed(b"{}\n[]\n") == [b"{}", b"[]"]
+
+
+def test_the_last_line_needs_no_end() -> None:
+    splitter = LineSplitter(LIMIT)
+
+    assert splitter.feed(b"{}\n[]") == [b"{}"]
+    assert splitter.pending == 2
+    assert splitter.finish() == [b"[]"]
+    assert splitter.pending == 0
+    assert splitter.finish() == []
+
+
+def test_a_line_of_exactly_the_limit_is_kept_and_one_byte_more_is_not() -> None:
+    assert LineSplitter(LIMIT).feed(b"x" * LIMIT + b"\n") == [b"x" * LIMIT]
+    assert LineSplitter(LIMIT).feed(b"x" * (LIMIT + 1) + b"\n") == [
+        Overlong(LIMIT + 1, b"x" * (LIMIT + 1) * 2)
+    ]
+
+
+def test_after_an_overlong_line_the_next_is_read_as_ever() -> None:
+    splitter = LineSplitter(EDGE)
+    for _ in range(100):
+        assert splitter.feed(b"x" * 1000) == []
+
+    over, following = splitter.feed(b"end\n{}\n")
+
+    assert over == Overlong(100_003, b"x" * EDGE + b"x" * (EDGE - 3) + b"end")
+    assert following == b"{}"
+
+
+def test_an_overlong_line_without_an_end_is_told_when_the_stream_ends() -> None:
+    splitter = LineSplitter(LIMIT)
+    splitter.feed(b"y" * 50)
+
+    assert splitter.finish() == [Overlong(50, b"y" * 100)]
+
+
+@pytest.mark.parametrize("portion", [2, 16_384])
+def test_memory_is_bounded_by_the_limit_whatever_is_fed(portion: int) -> None:
+    limit = 32 * 1024
+    splitter = LineSplitter(limit)
+    pieces = [bytes([65 + at % 26]) * portion for at in range(26)]
+    tracemalloc.start()
+    try:
+        for at in range(2 * limit // portion):
+            splitter.feed(pieces[at % 26])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 4 * limit
+    assert splitter.pending == 2 * limit
+
+
+def test_a_frame_is_written_as_one_line() -> None:
+    assert line(b'{"a":1}') == b'{"a":1}\n'
+    assert line(b'{\r\n "a": 1\n}') == b'{   "a": 1 }\n'
