@@ -1,0 +1,1 @@
+"""What MCP says about frames: revisions, methods, sessions, eras. No I/O and no clock."""

@@ -1,0 +1,65 @@
+"""What each side declares that it can do.
+
+Clients: which questions they answer. The gateway: one fixed declaration for each revision, so
+that `initialize` and `server/discover` can be answered before any server has started.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from anyport.protocol.revision import Revision
+
+_QUESTION_KEYS: Final = ("sampling", "elicitation", "roots")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCapabilities:
+    """What a client declared. Unknown members are kept: they are forwarded as they came."""
+
+    raw: bytes = b"{}"
+    questions: frozenset[str] = frozenset()
+    """Which of sampling, elicitation and roots it answers."""
+    elicitation_url: bool = False
+    """Elicitation in URL mode; an empty `elicitation` object means forms only."""
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a server may ask this client anything."""
+        return bool(self.questions)
+
+
+NOTHING: Final = ClientCapabilities()
+"""A client that declared nothing."""
+
+
+def client_capabilities(raw: bytes | None) -> ClientCapabilities | None:
+    """The declaration in a raw `capabilities` object; None if it is not an object."""
+    if raw is None:
+        return NOTHING
+    try:
+        declared = msgspec.json.decode(raw, type=dict[str, object])
+    except msgspec.DecodeError:
+        return None
+    questions = frozenset(key for key in _QUESTION_KEYS if isinstance(declared.get(key), dict))
+    elicitation = declared.get("elicitation")
+    url = isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict)
+    return ClientCapabilities(raw=raw, questions=questions, elicitation_url=url)
+
+
+def gateway_capabilities(revision: Revision) -> dict[str, object]:
+    """What the gateway declares: everything it can serve, whichever servers are up.
+
+    A legacy session can never learn of a capability later, so the declaration does not depend
+    on the moment; a list of a kind that no server has is simply empty.
+    """
+    declared: dict[str, object] = {
+        "logging": {},
+        "prompts": {"listChanged": True},
+        "resources": {"subscribe": True, "listChanged": True},
+        "tools": {"listChanged": True},
+    }
+    if revision.completions_capability:
+        declared["completions"] = {}
+    return declared

@@ -1,0 +1,147 @@
+"""The faults of our own, and the words and codes each era and revision has for them.
+
+One table: whoever makes a fault names the situation; whoever renders it knows the revision. A
+server's own error is not a fault of ours and passes through `from_server`.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from anyport.protocol.revision import Era, Revision
+from anyport.wire import codec, frame, members
+
+SERVER_FAULT: Final = -32000
+"""Legacy sessions have no code for "the server behind me is down"; this is the customary one."""
+MISSING_CAPABILITY: Final = -32021
+UNSUPPORTED_REVISION: Final = -32022
+
+
+class Situation(Enum):
+    """What went wrong: the code in a legacy session, the code in a modern request."""
+
+    # `frame.` is needed: within this class the bare names are members, not codes.
+    INVALID_REQUEST = (frame.INVALID_REQUEST, frame.INVALID_REQUEST, "invalid-request")
+    INVALID_PARAMS = (frame.INVALID_PARAMS, frame.INVALID_PARAMS, "invalid-params")
+    METHOD_NOT_FOUND = (frame.METHOD_NOT_FOUND, frame.METHOD_NOT_FOUND, "method-not-found")
+    INTERNAL = (frame.INTERNAL_ERROR, frame.INTERNAL_ERROR, "internal")
+    UNKNOWN_TOOL = (frame.INVALID_PARAMS, frame.INVALID_PARAMS, "unknown-tool")
+    UNKNOWN_RESOURCE = (-32002, frame.INVALID_PARAMS, "unknown-resource")
+    NOT_RUNNING = (SERVER_FAULT, frame.INTERNAL_ERROR, "not-running")
+    TIMED_OUT = (SERVER_FAULT, frame.INTERNAL_ERROR, "timed-out")
+    BUSY = (SERVER_FAULT, frame.INTERNAL_ERROR, "busy")
+    MISBEHAVED = (SERVER_FAULT, frame.INTERNAL_ERROR, "misbehaved")
+    # Only a request without a handshake can be in this one: a handshake negotiates.
+    UNSUPPORTED_REVISION = (UNSUPPORTED_REVISION, UNSUPPORTED_REVISION, "unsupported-revision")
+
+    def __init__(self, legacy: int, modern: int, label: str) -> None:
+        self.legacy = legacy
+        self.modern = modern
+        self.label = label
+
+
+_SERVER_SIDE: Final = frozenset(
+    {Situation.NOT_RUNNING, Situation.TIMED_OUT, Situation.BUSY, Situation.MISBEHAVED}
+)
+"""Faults of a server rather than of the request: a modern `tools/call` gets these as a tool
+result with `isError`, so that the model sees them and can act."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One failure of our own, told to the caller in a sentence they can act on."""
+
+    situation: Situation
+    message: str
+    data: bytes | None = None
+
+    def as_tool_result(self, method: str, revision: Revision) -> bool:
+        """Whether the caller should get a tool result that says so, not a protocol error."""
+        return (
+            method == "tools/call" and revision.era is Era.MODERN and self.situation in _SERVER_SIDE
+        )
+
+    def render(self, revision: Revision) -> bytes:
+        """The raw error object for this revision."""
+        return codec.error(self.code(revision), self.words(revision), self.data)
+
+    def code(self, revision: Revision) -> int:
+        """The JSON-RPC code for this revision."""
+        if self.situation is Situation.UNKNOWN_TOOL:
+            return revision.unknown_tool[0]
+        return self.situation.modern if revision.era is Era.MODERN else self.situation.legacy
+
+    def words(self, revision: Revision) -> str:
+        """The message for this revision."""
+        if self.situation is Situation.UNKNOWN_TOOL:
+            return revision.unknown_tool[1].format(self.message)
+        return self.message
+
+
+def tool_error(words: str) -> bytes:
+    """A tool result that reports a failure to the model."""
+    content = b'[{"type":"text","text":%b}]' % members.text(words)
+    return b'{"content":%b,"isError":true}' % content
+
+
+def unknown_tool(name: str) -> Fault:
+    """No server of the profile has such a tool."""
+    return Fault(situation=Situation.UNKNOWN_TOOL, message=name)
+
+
+def invalid_params(message: str) -> Fault:
+    """The caller's params cannot be used."""
+    return Fault(situation=Situation.INVALID_PARAMS, message=message)
+
+
+def method_not_found(method: str) -> Fault:
+    """The revision in use has no such method."""
+    return Fault(situation=Situation.METHOD_NOT_FOUND, message=f"Method not found: {method}")
+
+
+def not_running(slug: str, reason: str) -> Fault:
+    """The server that should answer is down."""
+    return lost(slug, Situation.NOT_RUNNING, reason)
+
+
+def lost(slug: str, situation: Situation, reason: str) -> Fault:
+    """A server gave no answer."""
+    return Fault(
+        situation=situation,
+        message=_LOST[situation].format(slug=slug, reason=reason),
+        data=members.join([("server", members.text(slug))]),
+    )
+
+
+_LOST: Final = {
+    Situation.NOT_RUNNING: "Server '{slug}' is not running: {reason}",
+    Situation.TIMED_OUT: "Tool execution timeout ({reason})",
+    Situation.BUSY: "Server '{slug}' is busy: {reason}",
+    Situation.MISBEHAVED: "Server '{slug}' {reason}",
+}
+
+
+def from_server(error: bytes, slug: str) -> bytes:
+    """A server's error with the context a caller of many servers needs.
+
+    Code and message stay. `data` becomes an object: the members of the server's own data where
+    that was an object, plus `server` and the whole `originalError`.
+    """
+    own = members.members(error).get("data")
+    context = {"server": members.text(slug), "originalError": error}
+    if own is not None and bytes(own)[:1] == b"{":
+        try:
+            merged = members.edit(bytes(own), context)
+        except members.Ambiguous:
+            merged = members.join(context.items())
+    else:
+        merged = members.join(context.items())
+    return members.edit(error, {"data": merged})
+
+
+def error_code(error: bytes) -> int | None:
+    """The code of a raw error object."""
+    code = msgspec.json.decode(error, type=dict[str, msgspec.Raw]).get("code")
+    return msgspec.json.decode(code, type=int) if code is not None else None

@@ -1,0 +1,233 @@
+"""A legacy client, seen from the gateway: its session, and happenings told in its words.
+
+Questions become real requests on the client's channel. This file knows the handshake era; it
+does not know what stands behind the gateway, nor which bytes carry the session.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+import msgspec
+
+from anyport.protocol import meta
+from anyport.protocol.capability import (
+    ClientCapabilities,
+    client_capabilities,
+    gateway_capabilities,
+)
+from anyport.protocol.downgrade import downgrade
+from anyport.protocol.errors import Fault, invalid_params
+from anyport.protocol.exchange import (
+    Answered,
+    Exchange,
+    Failed,
+    Happening,
+    Log,
+    NeedInput,
+    Notice,
+    Progress,
+    Question,
+    Refused,
+)
+from anyport.protocol.revision import Revision, negotiate
+from anyport.protocol.session import State, Step, advance
+from anyport.wire import codec, members
+from anyport.wire.frame import METHOD_NOT_FOUND, Failure, Request, Result
+
+LOG_LEVELS: Final = (
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+)
+"""Syslog's levels, least grave first."""
+
+_GONE: Final = Failure(None, codec.error(-32000, "The client has disconnected"))
+
+Send = Callable[[bytes], None]
+"""Takes one frame's bytes to the client."""
+
+
+class Description(msgspec.Struct, frozen=True):
+    """How the gateway presents itself in one profile."""
+
+    server_info: bytes
+    instructions: str | None
+
+
+class LegacySession:
+    """One conversation that began with `initialize`."""
+
+    def __init__(  # noqa: PLR0913 - what an `initialize` settles, all by name
+        self,
+        *,
+        id: str,
+        profile: str,
+        revision: Revision,
+        capabilities: ClientCapabilities,
+        client: bytes | None,
+        send: Send,
+        question_ids: Iterator[int],
+    ) -> None:
+        self.id = id
+        self.profile = profile
+        self.revision = revision
+        self.capabilities = capabilities
+        self.client = client
+        self.state = State.OPENING
+        self.log_level: str | None = None
+        """None until the client sets one: then the server decides what to send."""
+        self.subscriptions: set[str] = set()
+        """Public URIs."""
+        self._send = send
+        self._question_ids = question_ids
+        self._questions: dict[int, Question] = {}
+        self._early: list[Question] = []
+        """Asked before the client confirmed the handshake."""
+        self._deaf = False
+
+    def take(self, step: Step) -> None:
+        """Move along the session's table."""
+        self.state = advance(self.state, step)
+        if self.state is State.READY and self._early:
+            early, self._early = self._early, []
+            for question in early:
+                if question.open:
+                    self.ask(question)
+
+    def ask(self, question: Question) -> None:
+        """Put a server's question to the client as a request with an id of our own."""
+        if self._deaf:
+            question.answer(_GONE)
+            return
+        if self.state is State.OPENING:
+            # "The server SHOULD NOT send requests other than pings and logging before receiving
+            # the initialized notification" (basic/lifecycle).
+            self._early.append(question)
+            return
+        number = next(self._question_ids)
+        params = question.params
+        if params is not None and question.on_progress is not None:
+            # Two servers may use one token; ours is unique on this channel.
+            params = meta.restamp(params, {meta.PROGRESS_TOKEN: b"%d" % number})
+        self._questions[number] = question
+        question.on_withdrawn = lambda reason: self._withdraw(number, reason)
+        self._send(codec.request(b"%d" % number, question.method, params))
+
+    def answer(self, frame: Result | Failure) -> None:
+        """The client's answer to a question; answers to nothing are dropped."""
+        question = self._questions.pop(_number(frame.id), None)
+        if question is not None:
+            question.answer(frame)
+
+    def progress(self, params: bytes) -> None:
+        """The client's progress on a question that takes it long."""
+        token = members.members(params).get(meta.PROGRESS_TOKEN)
+        question = self._questions.get(_number(bytes(token)) if token is not None else -1)
+        if question is not None and question.on_progress is not None:
+            question.on_progress(params)
+
+    def notify(self, method: str, params: bytes | None) -> None:
+        """Send a notification, once the handshake is complete."""
+        if self.state is State.READY:
+            self._send(codec.notification(method, params))
+
+    def go_deaf(self) -> None:
+        """The client says no more: nobody will answer what is asked, now or later."""
+        self._deaf = True
+        questions = [*self._questions.values(), *self._early]
+        self._questions, self._early = {}, []
+        for question in questions:
+            question.answer(_GONE)
+
+    def _withdraw(self, number: int, reason: bytes | None) -> None:
+        if self._questions.pop(number, None) is None:
+            return
+        params = [("requestId", b"%d" % number)]
+        if reason is not None:
+            params.append(("reason", reason))
+        self._send(codec.notification("notifications/cancelled", members.join(params)))
+
+
+class Handshake(Protocol):
+    """Makes the session that an accepted `initialize` opens."""
+
+    def __call__(
+        self, revision: Revision, capabilities: ClientCapabilities, client: bytes | None
+    ) -> Description: ...
+
+
+def initialize(request: Request, handshake: Handshake) -> bytes | Fault:
+    """The result of `initialize`, or why it cannot be."""
+    params = members.members(request.params or b"{}")
+    asked = params.get("protocolVersion")
+    if asked is None or bytes(asked)[:1] != b'"':
+        return invalid_params("initialize needs a protocolVersion, a string such as 2025-11-25")
+    declared = params.get("capabilities")
+    capabilities = client_capabilities(None if declared is None else bytes(declared))
+    if capabilities is None:
+        return invalid_params("initialize needs capabilities to be an object")
+    revision = negotiate(msgspec.json.decode(asked, type=str))
+    client = params.get("clientInfo")
+    description = handshake(revision, capabilities, None if client is None else bytes(client))
+    result = {
+        "protocolVersion": revision.name,
+        "capabilities": gateway_capabilities(revision),
+        "serverInfo": msgspec.Raw(description.server_info),
+    }
+    if description.instructions is not None:
+        result["instructions"] = description.instructions
+    return msgspec.json.encode(result)
+
+
+def tell_legacy(exchange: Exchange, happening: Happening, send: Send) -> None:
+    """Tell a legacy client what happened in its exchange."""
+    match happening:
+        case Answered(result):
+            caller = exchange.caller
+            if caller.session is not None:
+                result = downgrade(exchange.method.name, result, caller.revision)
+            send(codec.result(exchange.id, result))
+        case Refused(error):
+            send(codec.failure(exchange.id, error))
+        case Failed(fault):
+            send(codec.failure(exchange.id, fault.render(exchange.caller.revision)))
+        case Progress(params):
+            tell_progress(exchange, params, send)
+        case Log(params):
+            send(codec.notification("notifications/message", params))
+        case Notice(method, params):
+            send(codec.notification(method, params))
+        case NeedInput(question):
+            _ask(exchange, question)
+
+
+def tell_progress(exchange: Exchange, params: bytes, send: Send) -> None:
+    """Tell a client of either era how far its request has come, under its own token."""
+    if exchange.progress_token is not None:
+        own = members.edit(params, {meta.PROGRESS_TOKEN: exchange.progress_token})
+        send(codec.notification("notifications/progress", own))
+
+
+def refuse(question: Question) -> None:
+    """Answer a question that this client cannot be asked."""
+    words = f"The client does not answer {question.method}"
+    question.answer(Failure(None, codec.error(METHOD_NOT_FOUND, words)))
+
+
+def _ask(exchange: Exchange, question: Question) -> None:
+    session = exchange.caller.session
+    if session is None:
+        refuse(question)
+        return
+    exchange.questions.append(question)
+    session.ask(question)
+
+
+def _number(raw: bytes | None) -> int:
+    """One of our own question ids, or a number that is none of them."""
+    return int(raw) if raw is not None and raw.isdigit() and len(raw) < 20 else -1

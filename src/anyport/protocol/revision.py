@@ -1,0 +1,82 @@
+"""The dated revisions of MCP, one row each.
+
+Behaviour that differs by revision is a column here and is looked up, never compared as text:
+a new revision, or the removal of something from one, is an edit of this table.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+from anyport.wire.frame import INVALID_PARAMS, METHOD_NOT_FOUND
+
+
+class Era(Enum):
+    """How a conversation is opened."""
+
+    LEGACY = "legacy"
+    """A handshake: `initialize`, then a session that remembers."""
+    MODERN = "modern"
+    """No handshake: every request says its revision and capabilities in `_meta`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """What one revision has that another has not."""
+
+    name: str
+    era: Era
+    batches: bool = False
+    """A message may be a JSON array."""
+    completions_capability: bool = True
+    """Completion is declared; 2024-11-05 has the method without a flag for it."""
+    null_ids: bool = True
+    """An error whose request is not known has `"id": null`; newer revisions leave it out."""
+    unknown_tool: tuple[int, str] = (INVALID_PARAMS, "Unknown tool: {}")
+    content: frozenset[str] = frozenset({"audio", "resource_link"})
+    """Kinds of content besides text, images and embedded resources."""
+
+
+_ROWS: Final = (
+    Revision(
+        name="2024-11-05",
+        era=Era.LEGACY,
+        completions_capability=False,
+        unknown_tool=(METHOD_NOT_FOUND, "Tool not found: {}"),
+        content=frozenset(),
+    ),
+    Revision(name="2025-03-26", era=Era.LEGACY, batches=True, content=frozenset({"audio"})),
+    Revision(name="2025-06-18", era=Era.LEGACY),
+    Revision(name="2025-11-25", era=Era.LEGACY, null_ids=False),
+    Revision(name="2026-07-28", era=Era.MODERN, null_ids=False),
+)
+
+REVISIONS: Final[Mapping[str, Revision]] = MappingProxyType({row.name: row for row in _ROWS})
+"""Every revision, oldest first."""
+
+ALIASES: Final[Mapping[str, str]] = MappingProxyType({"2024-10-07": "2024-11-05"})
+"""An older name of the first revision, still written by some SDKs."""
+
+LEGACY: Final = tuple(row for row in _ROWS if row.era is Era.LEGACY)
+MODERN: Final = tuple(row for row in _ROWS if row.era is Era.MODERN)
+NEWEST_LEGACY: Final = LEGACY[-1]
+NEWEST_MODERN: Final = MODERN[-1]
+
+UNNEGOTIATED: Final = REVISIONS["2025-03-26"]
+"""What is assumed of a client that skipped the handshake; the specification says so for HTTP."""
+
+
+def find_revision(name: str) -> Revision | None:
+    """The row of a revision string, by either of its names."""
+    return REVISIONS.get(ALIASES.get(name, name))
+
+
+def negotiate(asked: str) -> Revision:
+    """The revision for a handshake: the one asked for if it is a legacy one, else our newest.
+
+    The specification lets the server counter-offer; the client then decides whether to go on.
+    """
+    found = find_revision(asked)
+    return found if found is not None and found.era is Era.LEGACY else NEWEST_LEGACY

@@ -1,0 +1,213 @@
+"""A server is told an exchange in its own era, and its answer comes back in the caller's."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from anyport.protocol.back import (
+    Inquiry,
+    LegacyBack,
+    ModernBack,
+    asks_for_input,
+    back_for,
+    server_capabilities,
+)
+from anyport.protocol.capability import ClientCapabilities, client_capabilities
+from anyport.protocol.exchange import Answered, Caller, Failed
+from anyport.protocol.revision import REVISIONS
+from tests.protocol.fakes import META, Talk, caller
+
+VENDOR = {"example.com/key": 1.0}
+CLIENT = b'{"name":"anyport"}'
+MODERN = ModernBack(REVISIONS["2026-07-28"], CLIENT)
+PREFIX = "io.modelcontextprotocol/"
+
+
+def declared(raw: bytes) -> ClientCapabilities:
+    found = client_capabilities(raw)
+    assert found is not None
+    return found
+
+
+def in_session(raw: bytes) -> Caller:
+    """A caller with a real session that declared this."""
+    talk = Talk()
+    talk.shake_hands(capabilities=json.loads(raw))
+    return caller(session=talk.conversation.session, capabilities=declared(raw))
+
+
+def envelope(back: ModernBack, by: Caller) -> Any:
+    return json.loads(back.params(b'{"name":"a"}', by))["_meta"]
+
+
+@pytest.mark.parametrize("name", REVISIONS)
+def test_a_server_has_the_adapter_of_its_era(name: str) -> None:
+    expected = MODERN if name == "2026-07-28" else LegacyBack()
+
+    assert back_for(REVISIONS[name], CLIENT) == expected
+
+
+def test_a_legacy_server_gets_a_legacy_clients_params_untouched() -> None:
+    params = b'{ "name": "a", "_meta": {"progressToken": 1} }'
+
+    assert LegacyBack().params(params, caller()) == params
+    assert LegacyBack().own_params(params) == params
+
+
+def test_a_legacy_server_does_not_see_what_a_modern_client_says_of_itself() -> None:
+    params = json.dumps({"name": "a", "_meta": {**META, **VENDOR}}).encode()
+
+    told = LegacyBack().params(params, caller("2026-07-28"))
+
+    assert json.loads(told) == {"name": "a", "_meta": VENDOR}
+
+
+def test_a_legacy_servers_result_is_every_clients_result() -> None:
+    assert LegacyBack().ending(b'{"a":1}', caller(), "s") == Answered(b'{"a":1}')
+
+
+def test_a_modern_server_gets_the_envelope_of_this_hop_and_the_vendors_keys() -> None:
+    by = caller("2026-07-28", capabilities=declared(b'{"sampling":{}}'), log_level="info")
+    theirs = {**META, PREFIX + "clientInfo": {"name": "theirs"}, **VENDOR}
+
+    told = json.loads(MODERN.params(json.dumps({"_meta": theirs}).encode(), by))
+
+    assert told["_meta"] == {
+        PREFIX + "protocolVersion": "2026-07-28",
+        PREFIX + "clientCapabilities": {"sampling": {}},
+        PREFIX + "clientInfo": {"name": "anyport"},
+        PREFIX + "logLevel": "info",
+        **VENDOR,
+    }
+
+
+def test_a_client_that_wants_no_logs_asks_for_none() -> None:
+    assert PREFIX + "logLevel" not in envelope(MODERN, caller("2026-07-28"))
+
+
+def test_extensions_are_not_declared_by_a_gateway_that_does_not_know_them() -> None:
+    by = caller("2026-07-28", capabilities=declared(b'{"extensions":{"a/b":{}},"roots":{}}'))
+
+    assert envelope(MODERN, by)[PREFIX + "clientCapabilities"] == {"roots": {}}
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (b"{}", {}),
+        (b'{"roots":{"listChanged":true},"tasks":{}}', {"roots": {}}),
+        (b'{"elicitation":{}}', {"elicitation": {}}),
+        (
+            b'{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}}}',
+            {"sampling": {}, "elicitation": {"form": {}, "url": {}}},
+        ),
+    ],
+)
+def test_a_legacy_client_is_declared_with_the_questions_its_session_answers(
+    raw: bytes, told: dict[str, Any]
+) -> None:
+    assert envelope(MODERN, in_session(raw))[PREFIX + "clientCapabilities"] == told
+
+
+def test_a_client_without_a_session_can_be_asked_nothing() -> None:
+    by = caller(capabilities=declared(b'{"sampling":{}}'))
+
+    assert envelope(MODERN, by)[PREFIX + "clientCapabilities"] == {}
+
+
+def test_the_gateway_itself_can_be_asked_nothing() -> None:
+    told = json.loads(MODERN.own_params(b'{"cursor":"x"}'))
+
+    assert told["cursor"] == "x"
+    assert told["_meta"][PREFIX + "clientCapabilities"] == {}
+
+
+def test_a_modern_client_gets_a_modern_result_as_it_is() -> None:
+    result = b'{"resultType":"input_required","requestState":"s"}'
+
+    assert MODERN.ending(result, caller("2026-07-28"), "s") == Answered(result)
+
+
+def test_a_legacy_client_does_not_see_the_members_of_the_era() -> None:
+    result = (
+        b'{"content":[],"resultType":"complete","ttlMs":1,"cacheScope":"public",'
+        b'"_meta":{"io.modelcontextprotocol/serverInfo":{}},"n":1.0}'
+    )
+
+    assert MODERN.ending(result, caller(), "s") == Answered(b'{"content":[],"n":1.0}')
+    assert MODERN.ending(b"{}", caller(), "s") == Answered(b"{}")
+
+
+def test_what_a_modern_server_needs_to_know_is_put_to_a_legacy_client() -> None:
+    result = {
+        "resultType": "input_required",
+        "inputRequests": {
+            "a": {"method": "roots/list"},
+            "b": {"method": "elicitation/create", "params": {"message": "m"}},
+        },
+        "requestState": "opaque",
+    }
+
+    inquiry = MODERN.ending(json.dumps(result).encode(), caller(), "s")
+
+    assert inquiry == Inquiry(
+        requests={"a": ("roots/list", None), "b": ("elicitation/create", b'{"message": "m"}')},
+        state=b'"opaque"',
+    )
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        (b'"requestState":"s"', Inquiry(requests={}, state=b'"s"')),
+        (
+            b'"inputRequests":{"a":{"method":"m"}}',
+            Inquiry(requests={"a": ("m", None)}, state=None),
+        ),
+    ],
+)
+def test_a_state_alone_and_questions_alone_are_inquiries(members: bytes, expected: Inquiry) -> None:
+    result = b'{"resultType":"input_required",%b}' % members
+
+    assert MODERN.ending(result, caller(), "s") == expected
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        b'{"resultType":"input_required"}',
+        b'{"resultType":"input_required","inputRequests":[]}',
+        b'{"resultType":"input_required","inputRequests":{"a":1}}',
+        b'{"resultType":"input_required","inputRequests":{"a":{}}}',
+        b'{"resultType":"input_required","inputRequests":{"a":{"method":1}}}',
+        b'{"resultType":"task","taskId":"t"}',
+        b'{"resultType":null}',
+    ],
+)
+def test_a_result_of_an_unknown_type_or_form_is_the_servers_fault(result: bytes) -> None:
+    ending = MODERN.ending(result, caller(), "s")
+
+    assert isinstance(ending, Failed)
+    assert ending.fault.message.startswith("Server 's' a")
+
+
+@pytest.mark.parametrize(
+    ("raw", "names"), [(b'{"tools":{}}', ["tools"]), (b"[]", []), (b"null", []), (None, [])]
+)
+def test_a_servers_declaration_is_an_object_or_nothing(raw: bytes | None, names: list[str]) -> None:
+    assert list(server_capabilities(None if raw is None else msgspec.Raw(raw))) == names
+
+
+@pytest.mark.parametrize(
+    ("result", "asks"),
+    [
+        (b'{"resultType":"input_required"}', True),
+        (b'{"resultType":"complete"}', False),
+        (b'{"text":"resultType"}', False),
+        (b"{}", False),
+    ],
+)
+def test_a_result_that_asks_is_told_from_an_answer(result: bytes, asks: bool) -> None:
+    assert asks_for_input(result) is asks

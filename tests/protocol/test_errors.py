@@ -1,0 +1,119 @@
+"""Each situation has one code and one sentence in a revision; a server's error stays its own."""
+
+import json
+
+import pytest
+
+from anyport.protocol import errors
+from anyport.protocol.errors import Fault, Situation, from_server
+from anyport.protocol.revision import REVISIONS
+
+FIRST, LEGACY, MODERN = (REVISIONS[name] for name in ("2024-11-05", "2025-11-25", "2026-07-28"))
+
+
+@pytest.mark.parametrize(
+    ("situation", "legacy", "modern"),
+    [
+        (Situation.INVALID_REQUEST, -32600, -32600),
+        (Situation.INVALID_PARAMS, -32602, -32602),
+        (Situation.METHOD_NOT_FOUND, -32601, -32601),
+        (Situation.INTERNAL, -32603, -32603),
+        (Situation.UNKNOWN_TOOL, -32602, -32602),
+        (Situation.UNKNOWN_RESOURCE, -32002, -32602),
+        (Situation.NOT_RUNNING, -32000, -32603),
+        (Situation.TIMED_OUT, -32000, -32603),
+        (Situation.BUSY, -32000, -32603),
+        (Situation.MISBEHAVED, -32000, -32603),
+        # The ladder of modern requests is the only way into it, so it has one code.
+        (Situation.UNSUPPORTED_REVISION, -32022, -32022),
+    ],
+)
+def test_a_situation_has_its_code_in_either_era(
+    situation: Situation, legacy: int, modern: int
+) -> None:
+    fault = Fault(situation=situation, message="words")
+
+    assert (fault.code(LEGACY), fault.code(MODERN)) == (legacy, modern)
+
+
+def test_every_situation_has_its_row_above_and_a_label_of_its_own() -> None:
+    assert len(list(Situation)) == 11
+    assert len({situation.label for situation in Situation}) == 11
+
+
+def test_an_unknown_tool_is_told_in_the_words_of_the_revision() -> None:
+    fault = errors.unknown_tool("a{b}c")
+
+    assert json.loads(fault.render(FIRST)) == {"code": -32601, "message": "Tool not found: a{b}c"}
+    assert json.loads(fault.render(LEGACY)) == {"code": -32602, "message": "Unknown tool: a{b}c"}
+    assert json.loads(fault.render(MODERN)) == {"code": -32602, "message": "Unknown tool: a{b}c"}
+
+
+def test_faults_of_the_caller_say_what_is_wrong() -> None:
+    assert json.loads(errors.invalid_params("needs a name").render(LEGACY)) == {
+        "code": -32602,
+        "message": "needs a name",
+    }
+    assert errors.method_not_found("a/b").words(MODERN) == "Method not found: a/b"
+
+
+@pytest.mark.parametrize(
+    ("situation", "words"),
+    [
+        (Situation.NOT_RUNNING, "Server 'a' is not running: why"),
+        (Situation.TIMED_OUT, "Tool execution timeout (why)"),
+        (Situation.BUSY, "Server 'a' is busy: why"),
+        (Situation.MISBEHAVED, "Server 'a' why"),
+    ],
+)
+def test_a_server_that_gave_no_answer_is_named(situation: Situation, words: str) -> None:
+    rendered = json.loads(errors.lost("a", situation, "why").render(LEGACY))
+
+    assert rendered == {"code": -32000, "message": words, "data": {"server": "a"}}
+
+
+def test_a_server_that_is_down_is_not_running() -> None:
+    assert errors.not_running("a", "why") == errors.lost("a", Situation.NOT_RUNNING, "why")
+
+
+def test_only_a_modern_tool_call_gets_a_servers_fault_as_a_tool_result() -> None:
+    down, unknown = errors.not_running("a", "why"), errors.unknown_tool("a")
+
+    assert down.as_tool_result("tools/call", MODERN)
+    assert not down.as_tool_result("tools/call", LEGACY)
+    assert not down.as_tool_result("prompts/get", MODERN)
+    assert not unknown.as_tool_result("tools/call", MODERN)
+
+
+def test_a_tool_error_says_it_in_text() -> None:
+    assert json.loads(errors.tool_error('a "b"')) == {
+        "content": [{"type": "text", "text": 'a "b"'}],
+        "isError": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("own", "kept"),
+    [
+        (b"", {}),
+        (b',"data":null', {}),
+        (b',"data":[1]', {}),
+        (b',"data":"text"', {}),
+        (b',"data":{"a":1.50,"server":"theirs"}', {"a": 1.5}),
+        (b',"data":{"a":1,"a":2}', {}),
+    ],
+)
+def test_a_servers_error_keeps_code_and_message_and_gains_context(
+    own: bytes, kept: dict[str, object]
+) -> None:
+    error = b'{"code":-32050,"message":"no"%b}' % own
+
+    told = json.loads(from_server(error, "a"))
+
+    assert (told["code"], told["message"]) == (-32050, "no")
+    assert told["data"] == {**kept, "server": "a", "originalError": json.loads(error)}
+
+
+def test_the_code_of_an_error_is_read_as_it_stands() -> None:
+    assert errors.error_code(b'{"code":-32022,"message":""}') == -32022
+    assert errors.error_code(b"{}") is None
