@@ -1,0 +1,132 @@
+"""The gateway's section and the profiles."""
+
+from pathlib import Path
+
+import pytest
+
+from anyport.config import Config, ConfigError, load
+
+SERVERS = '[mcpServers.one]\ncommand = "x"\n[mcpServers."Two Words"]\ncommand = "y"\n'
+
+
+def loaded(folder: Path, text: str) -> Config:
+    file = folder / "anyport.toml"
+    file.write_text(SERVERS + text)
+    return load([file], {})
+
+
+def refusal(folder: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        loaded(folder, text)
+    [fault] = caught.value.faults
+    return str(fault).removeprefix(f"{folder}/anyport.toml:")
+
+
+def test_without_a_section_the_gateway_listens_on_loopback(tmp_path: Path) -> None:
+    gateway = loaded(tmp_path, "").gateway
+    assert (gateway.listen, gateway.list_seconds) == ("127.0.0.1:8640", 2.0)
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:80", "localhost:0", "[::1]:8640", "a-b.example:65535"])
+def test_addresses_to_listen_on(tmp_path: Path, listen: str) -> None:
+    assert loaded(tmp_path, f'[gateway]\nlisten = "{listen}"').gateway.listen == listen
+
+
+@pytest.mark.parametrize(
+    "listen", ["", "8640", ":8640", "localhost", "localhost:65536", "::1:8640", "a b:1", "x:-1"]
+)
+def test_addresses_nobody_can_listen_on(tmp_path: Path, listen: str) -> None:
+    assert refusal(tmp_path, f'[gateway]\nlisten = "{listen}"') == (
+        "6:10: gateway.listen must be host:port (such as 127.0.0.1:8640 or [::1]:8640)"
+    )
+
+
+def test_without_profiles_there_is_one_with_every_server(tmp_path: Path) -> None:
+    config = loaded(tmp_path, "")
+    assert list(config.profiles) == ["default"]
+    assert config.profile().servers == ("one", "two-words")
+
+
+def test_a_profile_has_defaults(tmp_path: Path) -> None:
+    profile = loaded(tmp_path, "[profiles.dev]").profile("dev")
+    assert profile.servers == ("one", "two-words")
+    assert (profile.prefix, profile.separator, profile.errors) == ("always", "__", "context")
+    assert profile.gateway_tools
+    assert (profile.allow, profile.deny) == (("*",), ())
+
+
+def test_a_profile_says_everything(tmp_path: Path) -> None:
+    profile = loaded(
+        tmp_path,
+        """
+        [profiles.dev]
+        servers = ["Two Words", "one", "two-words"]
+        prefix = "on-conflict"
+        separator = "."
+        gatewayTools = false
+        errors = "verbatim"
+        tools = { allow = ["get_*"], deny = ["one/delete_*"] }
+        """,
+    ).profile("dev")
+    assert profile.servers == ("two-words", "one")
+    assert (profile.prefix, profile.separator, profile.errors) == ("on-conflict", ".", "verbatim")
+    assert not profile.gateway_tools
+    assert (profile.allow, profile.deny) == (("get_*",), ("one/delete_*",))
+
+
+def test_an_allow_list_may_be_empty(tmp_path: Path) -> None:
+    profile = loaded(tmp_path, "[profiles.dev]\ntools = { allow = [] }").profile("dev")
+    assert profile.allow == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[profiles.Dev]", "5:11: 'Dev' cannot be the name of a profile (use dev)"),
+        (
+            '[profiles.d]\nservers = ["oen"]',
+            "6:12: there is no server 'oen' (did you mean one?)",
+        ),
+        (
+            "[profiles.d]\nservers = [3]",
+            "6:12: profiles.d.servers[0] must be a string, not a number (put it in quotes)",
+        ),
+        (
+            '[profiles.d]\nservers = [["one"]]',
+            "6:12: profiles.d.servers[0] must be a string, not an array",
+        ),
+        (
+            '[profiles.d]\nservers = "one"',
+            "6:11: profiles.d.servers must be an array of strings, not a string "
+            '(such as ["one", "two"])',
+        ),
+        (
+            '[profiles.d]\nprefix = "sometimes"',
+            "6:10: profiles.d.prefix cannot be 'sometimes' "
+            "(valid here: always, on-conflict, never)",
+        ),
+        (
+            '[profiles.d]\nseparator = "_"',
+            '6:13: profiles.d.separator cannot be \'_\' (valid here: "__", ":", "/", ".", "-")',
+        ),
+        (
+            '[profiles.d]\ngatewayTools = "no"',
+            "6:16: profiles.d.gatewayTools must be true or false, not a string",
+        ),
+        (
+            "[profiles.d]\ngateway_tools = false",
+            "6:1: unknown key 'gateway_tools' (did you mean gatewayTools?)",
+        ),
+        (
+            "[profiles.d]\ntools = { alow = [] }",
+            "6:11: unknown key 'alow' (did you mean allow?)",
+        ),
+        ("[gateway]\nlisen = 1", "6:1: unknown key 'lisen' (did you mean listen?)"),
+        (
+            "[gateway]\nlistSeconds = 61",
+            "6:15: gateway.listSeconds must be between 0 and 60 seconds",
+        ),
+    ],
+)
+def test_what_a_section_cannot_say(tmp_path: Path, text: str, message: str) -> None:
+    assert refusal(tmp_path, text) == message
