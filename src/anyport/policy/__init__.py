@@ -1,0 +1,1 @@
+"""May it happen? Pure decisions with reasons."""

@@ -1,0 +1,169 @@
+"""A catalog shows every offer under its public name and finds it again."""
+
+import json
+
+import pytest
+
+from anyport.protocol.method import Kind
+from anyport.protocol.revision import Era
+from anyport.routing.catalog import Catalog, Entry
+from anyport.routing.offers import Listing, Offer
+from tests.routing.fakes import LOCAL_TOOLS, catalog, listed, listing, server
+
+
+def found(where: Catalog, kind: Kind, name: str) -> tuple[str, str] | None:
+    entry = where.named(kind, name)
+    return None if entry is None else (entry.slug, entry.native)
+
+
+def test_offers_stand_in_the_order_of_the_servers_and_of_their_lists() -> None:
+    made = catalog(server("b", tools=["z", "a"], prompts=["p"]), server("a", tools=["m"]))
+
+    assert listed(made, Kind.TOOLS) == ["b__z", "b__a", "a__m"]
+    assert listed(made, Kind.PROMPTS) == ["b__p"]
+    assert listed(made, Kind.RESOURCES) == []
+
+
+def test_the_gateways_own_tools_come_first_and_belong_to_no_server() -> None:
+    made = catalog(server("a", tools=["get_events"]), prefix="on-conflict", local_tools=LOCAL_TOOLS)
+
+    assert listed(made, Kind.TOOLS) == ["gateway_status", "get_events", "a__get_events"]
+    assert found(made, Kind.TOOLS, "get_events") == ("", "get_events")
+    assert found(made, Kind.TOOLS, "a__get_events") == ("a", "get_events")
+
+
+def test_only_the_name_of_an_item_changes() -> None:
+    raw = b'{ "title": "T", "name": "x", "n": 1.0, "_meta": {"big": 10000000000000000000000} }'
+    made = catalog(("a", {Kind.TOOLS: Listing(offers=(Offer("x", raw),))}))
+
+    (entry,) = made.entries(Kind.TOOLS)
+
+    assert entry == Entry("a__x", "a", "x", raw.replace(b'"x"', b'"a__x"'))
+
+
+def test_a_native_name_is_found_when_one_server_alone_has_it() -> None:
+    made = catalog(server("a", tools=["x", "shared"], prompts=["p"]), server("b", tools=["shared"]))
+
+    assert found(made, Kind.TOOLS, "x") == ("a", "x")
+    assert found(made, Kind.TOOLS, "shared") is None
+    assert found(made, Kind.TOOLS, "b__shared") == ("b", "shared")
+    assert found(made, Kind.PROMPTS, "p") == ("a", "p")
+    assert found(made, Kind.PROMPTS, "x") is None
+    assert found(made, Kind.TOOLS, "nothing") is None
+
+
+def test_a_public_name_comes_before_a_native_one() -> None:
+    made = catalog(server("a", tools=["x"]), server("b", tools=["a__x"]))
+
+    assert found(made, Kind.TOOLS, "a__x") == ("a", "x")
+    assert found(made, Kind.TOOLS, "b__a__x") == ("b", "a__x")
+
+
+def test_a_tool_that_is_not_allowed_is_neither_seen_nor_found() -> None:
+    made = catalog(
+        server("a", tools=["x", "y"], prompts=["x"]), allows=lambda slug, native: native != "x"
+    )
+
+    assert listed(made, Kind.TOOLS) == ["a__y"]
+    assert found(made, Kind.TOOLS, "x") is None
+    assert found(made, Kind.TOOLS, "a__x") is None
+    assert listed(made, Kind.PROMPTS) == ["a__x"]
+
+
+def test_a_resource_of_one_server_keeps_its_uri() -> None:
+    made = catalog(server("a", resources=["file:///x"]), server("b", templates=["b:///{y}"]))
+
+    assert listed(made, Kind.RESOURCES) == ["file:///x"]
+    assert made.owner("file:///x") == ("a", "file:///x")
+    assert made.owner("b:///1") == ("b", "b:///1")
+    assert made.owner("c:///1") is None
+    assert made.public_uris == {}
+    assert made.public_uri("a", "file:///x") == "file:///x"
+
+
+def test_a_contested_resource_is_shown_and_found_for_each_server() -> None:
+    made = catalog(server("a", resources=["file:///x"]), server("b", resources=["file:///x"]))
+
+    assert listed(made, Kind.RESOURCES) == ["a+file:///x", "b+file:///x"]
+    assert made.owner("b+file:///x") == ("b", "file:///x")
+    assert made.public_uri("b", "file:///x") == "b+file:///x"
+    assert made.owner("file:///x") is None
+
+
+def test_a_web_page_that_two_servers_offer_is_read_from_the_first() -> None:
+    pages = ["https://example.com/x"]
+    made = catalog(
+        server("a", resources=pages, templates=["https://e.com/{x}"]),
+        server("b", resources=pages, templates=["https://e.com/{x}"]),
+    )
+
+    assert made.owner(pages[0]) == ("a", pages[0])
+    assert made.owner("https://e.com/y") == ("a", "https://e.com/y")
+
+
+@pytest.mark.parametrize(
+    ("template", "uri", "native"),
+    [
+        ("file:///{x}", "b+file:///a", "file:///a"),
+        ("ui://{x}", "ui://b/a.html", "ui://a.html"),
+        ("{x}", "b+https://example.com/a", "https://example.com/a"),
+    ],
+)
+def test_a_uri_made_from_a_contested_template_leads_to_its_server(
+    template: str, uri: str, native: str
+) -> None:
+    made = catalog(server("a", templates=[template]), server("b", templates=[template]))
+
+    assert made.owner(uri) == ("b", native)
+
+
+def test_a_listed_resource_comes_before_a_template_and_that_before_a_slug() -> None:
+    made = catalog(
+        server("a", resources=["x:///1"]), server("b", templates=["x:///{n}", "a+y:///{n}"])
+    )
+
+    assert made.owner("x:///1") == ("a", "x:///1")
+    assert made.owner("x:///2") == ("b", "x:///2")
+    assert made.owner("a+y:///1") == ("b", "a+y:///1")
+    assert made.owner("a+z:///1") == ("a", "z:///1")
+
+
+def test_with_one_server_a_uri_that_begins_like_its_slug_is_its_own() -> None:
+    assert catalog(server("git")).owner("git+ssh://host/x") is None
+
+
+def test_a_lone_server_without_a_prefix_is_shown_as_it_is_with_what_else_it_says() -> None:
+    lists = {Kind.TOOLS: listing(Kind.TOOLS, ["get.x", "y"], b'{"ttlMs":5}')}
+    made = catalog(("a", lists), prefix="never")
+
+    assert made.view.transparent
+    assert listed(made, Kind.TOOLS) == ["get.x", "y"]
+    assert json.loads(made.extras(Kind.TOOLS)) == {"ttlMs": 5}
+    assert made.extras(Kind.PROMPTS) == b"{}"
+
+
+def test_what_one_server_says_of_its_list_is_not_said_of_a_merged_one() -> None:
+    lists = {Kind.TOOLS: listing(Kind.TOOLS, ["x"], b'{"ttlMs":5}')}
+
+    assert catalog(("a", lists)).extras(Kind.TOOLS) == b"{}"
+    assert catalog(("a", lists), server("b"), prefix="never").extras(Kind.TOOLS) == b"{}"
+    lone = catalog(("a", lists), prefix="never", local_tools=LOCAL_TOOLS)
+    assert lone.extras(Kind.TOOLS) == b"{}"
+
+
+def test_a_profile_whose_servers_have_not_told_yet_is_empty() -> None:
+    made = catalog(prefix="never", slugs=("a",))
+
+    assert all(made.entries(kind) == () for kind in Kind)
+    assert made.extras(Kind.TOOLS) == b"{}"
+
+
+def test_legacy_clients_see_odd_schemas_mended_unless_the_server_is_shown_as_it_is() -> None:
+    odd = Listing(offers=(Offer("x", b'{"name":"x"}'),))
+    made = catalog(("a", {Kind.TOOLS: odd}))
+    alone = catalog(("a", {Kind.TOOLS: odd}), prefix="never")
+
+    mended = b'{"name":"a__x","inputSchema":{"type":"object"}}'
+    assert [e.raw for e in made.entries_for(Kind.TOOLS, Era.LEGACY)] == [mended]
+    assert [e.raw for e in made.entries_for(Kind.TOOLS, Era.MODERN)] == [b'{"name":"a__x"}']
+    assert [e.raw for e in alone.entries_for(Kind.TOOLS, Era.LEGACY)] == [b'{"name":"x"}']

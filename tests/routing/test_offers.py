@@ -1,0 +1,147 @@
+"""A server's lists are read page by page, within limits, and one bad item spoils nothing."""
+
+import json
+from typing import Any
+
+import pytest
+
+from anyport.protocol.method import Kind
+from anyport.routing import offers
+from anyport.routing.offers import IDENTITY, Gathering, Page, read_page
+
+
+def read(result: Any, kind: Kind = Kind.TOOLS) -> Page:
+    found = read_page(kind, json.dumps(result).encode())
+    assert found is not None
+    return found
+
+
+def tools(*names: str, **more: Any) -> dict[str, Any]:
+    return {"tools": [{"name": name} for name in names], **more}
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_items_of_every_kind_are_known_by_their_own_member(kind: Kind) -> None:
+    page = read({kind.value: [{"title": "T", IDENTITY[kind]: "x"}]}, kind)
+
+    (offer,) = page.offers
+    assert offer.native == "x"
+    assert json.loads(offer.raw) == {"title": "T", IDENTITY[kind]: "x"}
+
+
+def test_an_item_keeps_the_bytes_its_server_sent() -> None:
+    page = read_page(Kind.TOOLS, b'{"tools":[ {"name" : "\\u0061", "n": 1.0} ]}')
+
+    assert page is not None
+    (offer,) = page.offers
+    assert (offer.native, offer.raw) == ("a", b'{"name" : "\\u0061", "n": 1.0}')
+
+
+@pytest.mark.parametrize(
+    "item",
+    [b"1", b"null", b"[]", b"{}", b'{"name":1}', b'{"name":"a","name":"b"}', b'{"Name":"a"}'],
+)
+def test_an_item_that_cannot_be_used_is_left_out_and_counted(item: bytes) -> None:
+    page = read_page(Kind.TOOLS, b'{"tools":[{"name":"good"},%b]}' % item)
+
+    assert page is not None
+    assert [offer.native for offer in page.offers] == ["good"]
+    assert page.dropped == 1
+
+
+@pytest.mark.parametrize("result", [{}, [], {"tools": {}}, {"tools": None}, {"prompts": []}, 1])
+def test_a_result_without_its_list_is_no_page(result: Any) -> None:
+    assert read_page(Kind.TOOLS, json.dumps(result).encode()) is None
+
+
+@pytest.mark.parametrize(
+    ("cursor", "raw"), [("x", b'"x"'), ("", b'""'), (None, None), (7, None), ({}, None)]
+)
+def test_a_cursor_is_any_text_even_an_empty_one(cursor: Any, raw: bytes | None) -> None:
+    assert read(tools("a", nextCursor=cursor)).cursor == raw
+    assert read(tools("a")).cursor is None
+
+
+def test_what_else_a_result_says_is_kept() -> None:
+    page = read(tools("a", nextCursor="x", ttlMs=5, _meta={"k": 1}))
+
+    assert json.loads(page.extras) == {"ttlMs": 5, "_meta": {"k": 1}}
+
+
+def test_pages_are_gathered_until_no_cursor_follows() -> None:
+    gathering = Gathering(Kind.TOOLS)
+
+    assert gathering.add(read(tools("a", nextCursor="2", ttlMs=1))) == b'"2"'
+    assert gathering.add(read(tools("b", nextCursor="", ttlMs=2))) == b'""'
+    assert gathering.add(read(tools("c"))) is None
+
+    listing = gathering.listing()
+    assert [offer.native for offer in listing.offers] == ["a", "b", "c"]
+    assert json.loads(listing.extras) == {"ttlMs": 1}
+    assert listing.warning is None
+
+
+def test_a_cursor_that_comes_again_ends_the_list() -> None:
+    gathering = Gathering(Kind.TOOLS)
+
+    assert gathering.add(read(tools("a", nextCursor="x"))) == b'"x"'
+    assert gathering.add(read(tools("b", nextCursor="x"))) is None
+
+    assert [offer.native for offer in gathering.listing().offers] == ["a", "b"]
+
+
+def test_of_two_items_with_one_name_the_first_counts() -> None:
+    gathering = Gathering(Kind.TOOLS)
+
+    gathering.add(read({"tools": [{"name": "a", "n": 1}, {"name": "a", "n": 2}]}))
+
+    assert [json.loads(offer.raw)["n"] for offer in gathering.listing().offers] == [1]
+
+
+def test_unusable_items_of_all_pages_are_counted_together() -> None:
+    gathering = Gathering(Kind.TOOLS)
+
+    gathering.add(read({"tools": [1, 2], "nextCursor": "x"}))
+    gathering.add(read({"tools": [3, {"name": "a"}]}))
+
+    assert gathering.listing().warning == "3 of its tools cannot be used"
+
+
+def test_a_list_that_never_ends_is_cut_after_so_many_pages() -> None:
+    gathering = Gathering(Kind.TOOLS)
+    pages = 0
+    cursor: bytes | None = b""
+    while cursor is not None:
+        pages += 1
+        cursor = gathering.add(read(tools(f"t{pages}", nextCursor=f"c{pages}")))
+
+    assert pages == offers.PAGES_MAX
+    assert len(gathering.listing().offers) == offers.PAGES_MAX
+    assert gathering.listing().warning == "its tools were cut after 100 pages"
+
+
+def test_a_list_with_too_many_items_is_cut() -> None:
+    gathering = Gathering(Kind.TOOLS)
+
+    names = [f"t{number}" for number in range(offers.OFFERS_MAX + 1)]
+    assert gathering.add(read(tools(*names, nextCursor="x"))) is None
+
+    assert len(gathering.listing().offers) == offers.OFFERS_MAX
+    assert gathering.listing().warning == f"its tools were cut at {offers.OFFERS_MAX}"
+
+
+def test_a_list_with_too_many_bytes_is_cut() -> None:
+    gathering = Gathering(Kind.TOOLS)
+    third = "x" * (offers.OFFERS_BYTES_MAX // 3)
+
+    for name in ("a", "b", "c"):
+        gathering.add(read({"tools": [{"name": name, "description": third}]}))
+
+    assert [offer.native for offer in gathering.listing().offers] == ["a", "b"]
+    assert gathering.listing().warning == "its tools were cut at 2"
+
+
+def test_an_empty_gathering_is_an_empty_list() -> None:
+    listing = Gathering(Kind.TOOLS).listing()
+
+    assert (listing.offers, listing.extras, listing.warning) == ((), b"{}", None)

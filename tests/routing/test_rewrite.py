@@ -1,0 +1,102 @@
+"""Only the URIs that must change are changed, where results hold them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from anyport.routing.rewrite import rewrite_result, rewrite_uri
+
+
+def public(uri: str) -> str:
+    return f"a+{uri}" if uri.startswith("file:") else uri
+
+
+def rewritten(method: str, result: Any) -> Any:
+    return json.loads(rewrite_result(method, json.dumps(result).encode(), public))
+
+
+def test_links_and_embedded_resources_of_a_tool_result_are_made_public() -> None:
+    result = {
+        "content": [
+            {"type": "text", "text": "file:///x"},
+            {"type": "resource_link", "uri": "file:///x", "name": "x"},
+            {"type": "resource", "resource": {"uri": "file:///y", "text": "file:///z"}},
+            {"type": "resource_link", "uri": "https://example.com"},
+        ]
+    }
+
+    assert rewritten("tools/call", result)["content"] == [
+        {"type": "text", "text": "file:///x"},
+        {"type": "resource_link", "uri": "a+file:///x", "name": "x"},
+        {"type": "resource", "resource": {"uri": "a+file:///y", "text": "file:///z"}},
+        {"type": "resource_link", "uri": "https://example.com"},
+    ]
+
+
+def test_the_messages_of_a_prompt_are_made_public() -> None:
+    result = {
+        "messages": [
+            {"role": "user", "content": {"type": "resource", "resource": {"uri": "file:///x"}}},
+            {"role": "user", "content": {"type": "resource_link", "uri": "file:///y"}},
+            {"role": "user", "content": {"type": "text", "text": "t"}},
+            {"role": "user", "content": "plain"},
+            {"role": "user"},
+        ]
+    }
+
+    messages = rewritten("prompts/get", result)["messages"]
+
+    assert messages[0]["content"]["resource"]["uri"] == "a+file:///x"
+    assert messages[1]["content"]["uri"] == "a+file:///y"
+    assert messages[2:] == result["messages"][2:]
+
+
+def test_the_contents_of_a_resource_are_made_public() -> None:
+    assert rewritten("resources/read", {"contents": [{"uri": "file:///x"}, {"text": "t"}, 1]}) == {
+        "contents": [{"uri": "a+file:///x"}, {"text": "t"}, 1]
+    }
+
+
+def test_everything_else_in_a_changed_result_keeps_its_bytes() -> None:
+    raw = b'{ "n": 1.0, "contents": [ {"uri": "file:///x", "m": 1e5}, {"uri":"b:///"} ], "z": [ ] }'
+
+    assert rewrite_result("resources/read", raw, public) == (
+        b'{ "n": 1.0, "contents": [{"uri": "a+file:///x", "m": 1e5},{"uri":"b:///"}], "z": [ ] }'
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "raw"),
+    [
+        ("completion/complete", b'{"content":[{"uri":"file:///x"}]}'),
+        ("tools/call", b'{"content":[ {"type":"text"} , 1 ]}'),
+        ("tools/call", b'{"content":{}}'),
+        ("tools/call", b'{"content":null}'),
+        ("tools/call", b"{}"),
+        ("tools/call", b'{"content":[{"uri":7}]}'),
+        ("tools/call", b'{"content":[{"resource":null}]}'),
+        ("tools/call", b'{"content":[{"resource":{"uri":"b:///"}}]}'),
+        ("tools/call", b'{"content":[{"uri":"file:///x","uri":"file:///x"}]}'),
+        ("tools/call", b'{"content":[],"content":[{"uri":"file:///x"}]}'),
+        ("prompts/get", b'{"messages":[{"content":{"uri":"b:///"}}]}'),
+    ],
+)
+def test_a_result_with_nothing_to_change_or_not_understood_passes_untouched(
+    method: str, raw: bytes
+) -> None:
+    assert rewrite_result(method, raw, public) == raw
+
+
+@pytest.mark.parametrize(
+    ("holder", "expected"),
+    [
+        (b'{"uri":"file:///x"}', b'{"uri":"a+file:///x"}'),
+        (b'{"uri":"b:///"}', b'{"uri":"b:///"}'),
+        (b'{"uri":null}', b'{"uri":null}'),
+        (b"{}", b"{}"),
+        (b"[]", b"[]"),
+    ],
+)
+def test_the_uri_of_an_object_is_made_public(holder: bytes, expected: bytes) -> None:
+    assert rewrite_uri(holder, public) == expected
