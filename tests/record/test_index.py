@@ -1,0 +1,269 @@
+from typing import Any
+
+import pytest
+
+from anyport.record import index as index_module
+from anyport.record.index import FILE, QUERY_EVENTS_MAX, Index, Stat
+from tests.record.story import NOON, ONE, TWO, Story, numbers
+
+DAY = 86_400.0
+
+
+def everything(index: Index) -> list[Any]:
+    return index._rows("SELECT * FROM events ORDER BY month, start") + index._rows(
+        "SELECT * FROM files ORDER BY month"
+    )
+
+
+# Keeping up with the journal
+
+
+def test_an_empty_state_directory_has_no_events(index: Index) -> None:
+    index.catch_up()
+    assert index.query() == []
+    assert index.trace(ONE) == []
+    assert index.stats() == []
+    assert index.broken_count == 0
+
+
+def test_what_is_appended_is_found_after_catching_up(story: Story, index: Index) -> None:
+    story.call(1)
+    assert index.query() == []
+    index.catch_up()
+    assert index.query() == story.file.read_bytes().splitlines()
+    story.call(2)
+    index.catch_up()
+    index.catch_up()
+    assert numbers(index.query()) == [1, 2]
+
+
+def test_an_index_rebuilt_equals_one_that_kept_up(
+    story: Story, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "CHUNK_BYTES", 1000)
+    for n in range(40):
+        story.clock.now += DAY / 8  # Crosses into August.
+        story.call(n, trace_id=ONE if n % 3 else TWO)
+        if n % 7 == 0:
+            index.catch_up()
+    index.catch_up()
+    kept_up = everything(index)
+    assert len(kept_up) == 42
+    index.rebuild()
+    assert everything(index) == kept_up
+
+
+def test_a_deleted_index_is_made_again(story: Story, index: Index) -> None:
+    story.call(1)
+    index.catch_up()
+    index.close()
+    (story.directory / FILE).unlink()
+    again = Index(story.directory)
+    again.catch_up()
+    assert numbers(again.query()) == [1]
+    again.close()
+
+
+def test_a_line_that_is_not_finished_is_left_for_later(story: Story, index: Index) -> None:
+    story.call(1)
+    whole = story.file.read_bytes()
+    with story.file.open("ab") as file:
+        file.write(whole[:50])
+        file.flush()
+        index.catch_up()
+        assert len(index.query()) == 1
+        file.write(whole[50:])
+    index.catch_up()
+    assert len(index.query()) == 2
+    assert index.broken_count == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"garbage",
+        b"[]",
+        b"{}",
+        b'{"timestamp":"yesterday","trace_id":"1","status":"success","event_type":"x"}',
+        b'{"timestamp":"2026-07-28T12:00:00Z","trace_id":"1","status":1,"event_type":"x"}',
+        b'{"timestamp":"2026-07-28T12:00:00Z","trace_id":"\xff","status":"s","event_type":"x"}',
+        b'{"source":"\xff","timestamp":"2026-07-28T12:00:00Z","trace_id":"1",'
+        b'"status":"success","event_type":"x"}',
+        b'{"metadata":' + b'{"a":' * 100_000,
+    ],
+)
+def test_a_broken_line_is_counted_and_skipped(story: Story, index: Index, line: bytes) -> None:
+    story.call(1)
+    with story.file.open("ab") as file:
+        file.write(line + b"\n\n \n")
+    story.call(2)
+    index.catch_up()
+    assert numbers(index.query()) == [1, 2]
+    assert index.broken_count == 1
+
+
+def test_an_event_that_follows_on_a_torn_line_is_not_lost(story: Story, index: Index) -> None:
+    story.call(1)
+    line = story.file.read_bytes()
+    with story.file.open("ab") as file:
+        file.write(line[:70] + line)
+    index.catch_up()
+    assert numbers(index.query()) == [1, 1]
+    assert index.query()[1] == line.rstrip()
+    assert index.broken_count == 1
+
+
+def test_a_line_longer_than_any_event_does_not_stop_the_index(
+    story: Story, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "CHUNK_BYTES", 4096)
+    story.call(1)
+    with story.file.open("ab") as file:
+        file.write(b"x" * 20_000 + b"\n")
+    story.call(2)
+    index.catch_up()
+    assert numbers(index.query()) == [1, 2]
+
+
+def test_an_event_of_another_writer_is_welcome(story: Story, index: Index) -> None:
+    story.file.parent.mkdir(parents=True)
+    story.file.write_bytes(
+        b'{"event_type": "workflow.started", "timestamp": "2026-07-28T12:00:01",'
+        b' "status": "success", "trace_id": "550E8400-e29b-41d4-a716-446655440000"}\n'
+    )
+    index.catch_up()
+    assert index.query(since=NOON, event_type="workflow.started") == index.query()
+    assert len(index.query(trace_id="550e8400e29b41d4a716446655440000")) == 1
+    assert len(index.trace("550e8400-e29b-41d4-a716-446655440000")) == 1
+
+
+def test_a_month_that_was_deleted_is_forgotten(story: Story, index: Index) -> None:
+    story.call(1)
+    story.clock.now += 10 * DAY
+    story.call(2)
+    index.catch_up()
+    story.file.unlink()
+    index.catch_up()
+    assert numbers(index.query()) == [2]
+
+
+@pytest.mark.parametrize("cut_short", [True, False])
+def test_a_file_that_was_replaced_is_read_again(
+    story: Story, index: Index, cut_short: bool
+) -> None:
+    story.call(1)
+    story.call(2)
+    index.catch_up()
+    second = story.file.read_bytes().splitlines(keepends=True)[1]
+    if cut_short:
+        story.file.write_bytes(second)
+    else:
+        other = story.file.with_name("other")
+        other.write_bytes(second * 2)
+        other.replace(story.file)
+    index.catch_up()
+    assert numbers(index.query()) == ([2] if cut_short else [2, 2])
+
+
+# Questions
+
+
+@pytest.fixture
+def asked(story: Story, index: Index) -> Index:
+    """Four calls, an hour between them."""
+    story.call(1, status="pending", trace_id=ONE, server="a")
+    story.clock.now += 3600
+    story.call(2, status="failure", trace_id=ONE, server="a")
+    story.clock.now += 3600
+    story.call(3, trace_id=TWO, server="b")
+    story.clock.now += 3600
+    story.call(4, trace_id=TWO, server="b", type="gateway.prompt_get")
+    index.catch_up()
+    return index
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({}, [1, 2, 3, 4]),
+        ({"trace_id": ONE}, [1, 2]),
+        ({"event_type": "gateway.tool_call"}, [1, 2, 3]),
+        ({"event_type": "gateway.tool"}, []),
+        ({"status": "success"}, [3, 4]),
+        ({"server": "b"}, [3, 4]),
+        ({"since": NOON + 3600}, [2, 3, 4]),
+        ({"since": NOON + 3600.001}, [3, 4]),
+        ({"trace_id": ONE, "status": "failure", "since": NOON}, [2]),
+        ({"trace_id": ONE, "server": "b"}, []),
+        ({"trace_id": "' OR 1=1 --"}, []),
+        ({"limit": 2}, [3, 4]),
+        ({"limit": 2, "trace_id": ONE}, [1, 2]),
+        ({"limit": 1, "event_type": "gateway.tool_call"}, [3]),
+        ({"limit": 0}, [4]),
+        ({"limit": -5}, [4]),
+    ],
+)
+def test_a_question_is_answered_with_the_newest_matches_oldest_first(
+    asked: Index, filters: dict[str, Any], found: list[int]
+) -> None:
+    assert numbers(asked.query(**filters)) == found
+
+
+def test_no_question_gets_more_than_the_limit(story: Story, index: Index) -> None:
+    for n in range(QUERY_EVENTS_MAX + 5):
+        story.journal.note("gateway.stderr", "success", trace_id=ONE, metadata={"n": n})
+    story.journal.flush()
+    index.catch_up()
+    assert numbers(index.query(limit=10**9)) == list(range(5, QUERY_EVENTS_MAX + 5))
+
+
+def test_events_of_two_processes_come_in_the_order_of_time(story: Story, index: Index) -> None:
+    story.clock.now = NOON + 2
+    story.call(2)
+    story.clock.now = NOON + 1
+    story.call(1)
+    index.catch_up()
+    assert numbers(index.query()) == [1, 2]
+
+
+def test_a_trace_is_told_from_its_beginning(asked: Index) -> None:
+    assert numbers(asked.trace(ONE)) == [1, 2]
+    assert numbers(asked.trace("22222222-2222-2222-2222-222222222222")) == [3, 4]
+    assert asked.trace("no such") == []
+
+
+def test_statistics_count_endings_and_measure_durations(story: Story, index: Index) -> None:
+    for n in range(1, 101):
+        story.call(n, status="pending")
+        story.call(n, status="failure" if n > 90 else "success", duration_ms=float(n))
+    story.journal.note("gateway.started", "success", trace_id=ONE, metadata={"pid": 1})
+    story.journal.flush()
+    index.catch_up()
+    assert index.stats() == [
+        Stat(
+            event_type="gateway.started",
+            server=None,
+            target=None,
+            counts={"success": 1},
+            mean_ms=None,
+            p50_ms=None,
+            p95_ms=None,
+        ),
+        Stat(
+            event_type="gateway.tool_call",
+            server="s",
+            target="t",
+            counts={"pending": 100, "success": 90, "failure": 10},
+            mean_ms=50.5,
+            p50_ms=50.0,
+            p95_ms=95.0,
+        ),
+    ]
+    assert index.stats(since=NOON + 1) == []
+
+
+def test_one_duration_is_every_percentile(story: Story, index: Index) -> None:
+    story.call(1, duration_ms=7.0)
+    index.catch_up()
+    (only,) = index.stats()
+    assert (only.mean_ms, only.p50_ms, only.p95_ms) == (7.0, 7.0, 7.0)

@@ -1,0 +1,104 @@
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anyport.record.trace import (
+    TraceContext,
+    child_of,
+    new_span_id,
+    new_trace,
+    normalise_trace_id,
+    parse_traceparent,
+)
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+SPAN = "00f067aa0ba902b7"
+
+
+@pytest.mark.parametrize(
+    ("text", "sampled"),
+    [
+        (f"00-{TRACE}-{SPAN}-01", True),
+        (f"00-{TRACE}-{SPAN}-00", False),
+        (f"00-{TRACE}-{SPAN}-ff", True),
+        (f"00-{TRACE}-{SPAN}-02", False),
+        (f"01-{TRACE}-{SPAN}-01", True),
+        (f"cc-{TRACE}-{SPAN}-01-what-the-future-will-be-like", True),
+    ],
+)
+def test_a_valid_traceparent_is_read(text: str, sampled: bool) -> None:
+    assert parse_traceparent(text) == TraceContext(trace_id=TRACE, span_id=SPAN, sampled=sampled)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "garbage",
+        f"ff-{TRACE}-{SPAN}-01",
+        f"0-{TRACE}-{SPAN}-01",
+        f"00-{TRACE}-{SPAN}",
+        f"00-{TRACE}-{SPAN}-1",
+        f"00-{TRACE}-{SPAN}-01-more",
+        f"00-{TRACE}-{SPAN}-01-",
+        f"00-{TRACE}-{SPAN}-01.",
+        f"cc-{TRACE}-{SPAN}-01.what",
+        f"00-{TRACE.upper()}-{SPAN}-01",
+        f"00-{TRACE[:-1]}-{SPAN}-01",
+        f"00-{TRACE}0-{SPAN}-01",
+        f"00-{TRACE[:-1]}g-{SPAN}-01",
+        f"00-{'0' * 32}-{SPAN}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"00-{TRACE}-{SPAN}-01\n",
+        f" 00-{TRACE}-{SPAN}-01",
+        f"00_{TRACE}_{SPAN}_01",
+        f"cc-{TRACE}-{SPAN}-01-" + "x" * 1_000_000,
+    ],
+)
+def test_an_invalid_traceparent_is_ignored(text: str) -> None:
+    assert parse_traceparent(text) is None
+
+
+def test_a_child_stays_in_the_trace_and_is_rendered_as_version_00() -> None:
+    parent = parse_traceparent(f"cc-{TRACE}-{SPAN}-ff-more")
+    assert parent is not None
+    child = child_of(parent, "b7ad6b7169203331")
+    assert child.traceparent == f"00-{TRACE}-b7ad6b7169203331-01"
+    assert child_of(parent, SPAN) == parent
+
+
+def test_the_flag_of_a_trace_that_is_not_sampled_is_kept() -> None:
+    assert TraceContext(trace_id=TRACE, span_id=SPAN, sampled=False).traceparent.endswith("-00")
+
+
+@given(
+    st.binary(min_size=24, max_size=24).filter(lambda drawn: any(drawn[:16]) and any(drawn[16:]))
+)
+def test_a_new_trace_is_valid_and_reads_back(drawn: bytes) -> None:
+    draws = iter([drawn[:16], drawn[16:]])
+    fresh = new_trace(lambda size: next(draws))
+    assert parse_traceparent(fresh.traceparent) == fresh
+
+
+def test_an_id_of_zeros_is_drawn_again() -> None:
+    draws: Iterator[bytes] = iter([bytes(8), bytes(8), bytes(7) + b"\x01"])
+    assert new_span_id(lambda size: next(draws)) == "0000000000000001"
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        (TRACE, TRACE),
+        (TRACE.upper(), TRACE),
+        ("550e8400-e29b-41d4-a716-446655440000", "550e8400e29b41d4a716446655440000"),
+        (" 550E8400-E29B-41D4-A716-446655440000 ", "550e8400e29b41d4a716446655440000"),
+        ("0" * 32, None),
+        ("550e8400-e29b41d4a716-446655440000", None),
+        ("", None),
+        ("x" * 32, None),
+    ],
+)
+def test_a_trace_id_is_stored_in_one_form(text: str, stored: str | None) -> None:
+    assert normalise_trace_id(text) == stored
