@@ -1,0 +1,257 @@
+"""One open channel to a server, whichever bytes carry it: our ids, our tokens, one ledger.
+
+Every request gets an id of our own that is never used again, so that no answer can reach the
+wrong caller. Knows JSON-RPC and the few words both eras share; what an era adds is in `back`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+import msgspec
+
+from anyport.protocol import meta
+from anyport.protocol.back import Back
+from anyport.protocol.errors import Situation
+from anyport.protocol.revision import Revision
+from anyport.wire import codec, members
+from anyport.wire.frame import BadFrame, Failure, Frame, Notification, Request, Result
+from anyport.wire.framing import Overlong
+
+OPEN_CALLS_MAX: Final = 128
+"""Calls a server works on at a time."""
+WAITING_CALLS_MAX: Final = 1024
+"""Calls that wait for one of those places; the next is refused at once."""
+
+
+NOISE_BYTES_MAX: Final = 80
+"""What is shown of a line that is no frame."""
+
+
+class Channel(Protocol):
+    """Carries frames to a server."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the server has stopped taking what is sent."""
+
+    def send(self, frame: bytes) -> None:
+        """Queue one frame."""
+
+
+class Lost(msgspec.Struct, frozen=True, gc=False):
+    """In place of an answer: the server will not give one."""
+
+    reason: str
+    situation: Situation = Situation.NOT_RUNNING
+
+
+Answer = Result | Failure | Lost
+
+
+class Call:
+    """One request of ours that has no answer yet."""
+
+    __slots__ = ("frame", "number", "on_done", "on_progress")
+
+    def __init__(
+        self, on_done: Callable[[Answer], None], on_progress: Callable[[bytes], None] | None
+    ) -> None:
+        self.number = 0
+        self.frame: bytes | None = None
+        """Kept while the call waits for a place."""
+        self.on_done = on_done
+        self.on_progress = on_progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """What a server said of itself when the channel was opened."""
+
+    revision: Revision
+    capabilities: dict[str, msgspec.Raw]
+    back: Back
+    server_info: bytes = b"{}"
+    instructions: str | None = None
+
+    def offers(self, capability: str, flag: str | None = None) -> bool:
+        """Whether it declared a capability, and a flag of it."""
+        declared = self.capabilities.get(capability)
+        if declared is None or flag is None:
+            return declared is not None
+        try:
+            return members.members(declared).get(flag) == msgspec.Raw(b"true")
+        except msgspec.DecodeError:
+            return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hearer:
+    """Who is told what a server says on its own."""
+
+    on_request: Callable[[Request], None]
+    on_notification: Callable[[Notification], None]
+    on_end: Callable[[], None]
+
+
+class Connection:
+    """One conversation with one server."""
+
+    def __init__(self, channel: Channel, hearer: Hearer, bounds: codec.Bounds) -> None:
+        self.peer: Peer | None = None
+        """None until the handshake is done."""
+        self.noise_count = 0
+        """Lines that were no frames."""
+        self.first_noise = b""
+        """How the first of them began: a program that is no MCP server shows itself by it."""
+        self.stray_count = 0
+        """Answers nobody had asked for."""
+        self.lost: Lost | None = None
+        self._channel = channel
+        self._hearer = hearer
+        self._bounds = bounds
+        self._last_number = 0
+        self._open: dict[int, Call] = {}
+        self._waiting: dict[int, Call] = {}
+
+    @property
+    def open_calls(self) -> int:
+        """How many calls have no answer yet, waiting ones included."""
+        return len(self._open) + len(self._waiting)
+
+    def call(
+        self,
+        method: str,
+        params: bytes | None,
+        on_done: Callable[[Answer], None],
+        on_progress: Callable[[bytes], None] | None = None,
+    ) -> Call | Lost:
+        """Send a request. With `on_progress`, its params are stamped with a token of ours."""
+        if self.lost is not None:
+            return self.lost
+        if len(self._waiting) >= WAITING_CALLS_MAX or self._channel.full:
+            words = f"{len(self._open)} calls are open and {len(self._waiting)} are waiting"
+            return Lost(words, Situation.BUSY)
+        call = Call(on_done, on_progress)
+        self._last_number += 1
+        call.number = number = self._last_number
+        if on_progress is not None:
+            params = meta.restamp(params or b"{}", {meta.PROGRESS_TOKEN: b"%d" % number})
+        frame = codec.request(b"%d" % number, method, params)
+        if len(self._open) >= OPEN_CALLS_MAX:
+            call.frame = frame
+            self._waiting[number] = call
+        else:
+            self._open[number] = call
+            self._channel.send(frame)
+        return call
+
+    def cancel(self, call: Call, reason: bytes | None) -> None:
+        """Tell the server that an answer is no longer wanted. A late one is dropped."""
+        if self._waiting.pop(call.number, None) is not None:
+            return
+        if self._open.pop(call.number, None) is None:
+            return
+        params = [("requestId", b"%d" % call.number)]
+        if reason is not None:
+            params.append(("reason", reason))
+        self.notify("notifications/cancelled", members.join(params))
+        self._admit()
+
+    def notify(self, method: str, params: bytes | None) -> None:
+        """Send a notification."""
+        self._channel.send(codec.notification(method, params))
+
+    def answer(self, id: bytes, frame: Result | Failure) -> None:
+        """Answer a request of the server's."""
+        if isinstance(frame, Result):
+            self._channel.send(codec.result(id, frame.result))
+        else:
+            self._channel.send(codec.failure(id, frame.error))
+
+    def receive(self, raw: bytes | Overlong) -> None:
+        """Take one line from the server."""
+        if isinstance(raw, Overlong):
+            words = f"answered with {raw.size} bytes; the limit is {self._bounds.bytes_max}"
+            self._spoiled(codec.id_at_edge(raw.edges), raw.edges, words)
+            return
+        frame = codec.decode(raw, self._bounds)
+        if isinstance(frame, BadFrame):
+            words = f"answered with something that is not JSON-RPC: {frame.message}"
+            self._spoiled(frame.id or codec.id_at_edge(raw), raw, words)
+            return
+        try:
+            self._take(frame)
+        except members.Ambiguous:
+            self.noise_count += 1
+
+    def _take(self, frame: Frame) -> None:
+        match frame:
+            case Result() | Failure():
+                self._answered(frame)
+            case Notification(method="notifications/progress", params=params):
+                self._progressed(params)
+            case Notification():
+                self._hearer.on_notification(frame)
+            case Request():
+                self._hearer.on_request(frame)
+
+    def end(self, reason: str) -> None:
+        """The channel is gone: every open call gets to know, at once."""
+        if self.lost is not None:
+            return
+        self.lost = Lost(reason)
+        calls = [*self._open.values(), *self._waiting.values()]
+        self._open, self._waiting = {}, {}
+        for call in calls:
+            call.on_done(self.lost)
+        self._hearer.on_end()
+
+    def _answered(self, frame: Result | Failure) -> None:
+        call = self._open.pop(_number(frame.id), None)
+        if call is None:
+            self.stray_count += 1
+            return
+        self._admit()
+        call.on_done(frame)
+
+    def _progressed(self, params: bytes | None) -> None:
+        if params is None or params[:1] != b"{":
+            self.stray_count += 1
+            return
+        token = members.members(params).get(meta.PROGRESS_TOKEN)
+        call = self._open.get(_number(None if token is None else bytes(token)))
+        if call is None or call.on_progress is None:
+            self.stray_count += 1
+            return
+        call.on_progress(params)
+
+    def _spoiled(self, id: bytes | None, raw: bytes, words: str) -> None:
+        """A line that is no frame: noise, unless it was meant as someone's answer."""
+        call = self._open.pop(_number(id), None)
+        if call is None:
+            self.noise_count += 1
+            self.first_noise = self.first_noise or raw[:NOISE_BYTES_MAX]
+            return
+        self._admit()
+        call.on_done(Lost(words, Situation.MISBEHAVED))
+
+    def _admit(self) -> None:
+        """Give a free place to the call that has waited longest."""
+        while self._waiting and len(self._open) < OPEN_CALLS_MAX:
+            number, call = next(iter(self._waiting.items()))
+            del self._waiting[number]
+            self._open[number] = call
+            if call.frame is not None:
+                self._channel.send(call.frame)
+                call.frame = None
+
+
+def bounds_for(bytes_max: int) -> codec.Bounds:
+    """The limits for one server's messages."""
+    return replace(codec.OUTBOUND, bytes_max=bytes_max)
+
+
+def _number(raw: bytes | None) -> int:
+    """One of our own ids, or a number that is none of them."""
+    return int(raw) if raw is not None and raw.isdigit() and len(raw) < 20 else 0

@@ -1,0 +1,228 @@
+"""Finding out which era a stdio server speaks, and opening a conversation in it.
+
+The probe is `server/discover`, which some legacy servers die of: then a fresh process gets
+`initialize` and nothing else. A server that is merely slow is not mistaken for a dead one: it
+gets `initialize` too, and the first usable answer to either decides.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from anyport.protocol import meta
+from anyport.protocol.back import back_for, server_capabilities
+from anyport.protocol.errors import UNSUPPORTED_REVISION, error_code
+from anyport.protocol.revision import (
+    NEWEST_LEGACY,
+    NEWEST_MODERN,
+    Era,
+    Revision,
+    find_revision,
+)
+from anyport.upstream.connection import Answer, Connection, Lost, Peer
+from anyport.wire import members
+from anyport.wire.frame import Failure, Result
+
+PROBE_SECONDS_MAX: Final = 2.0
+"""How long `server/discover` may go unanswered before `initialize` is sent as well. Short: to a
+server that is only slow the second question does no harm."""
+START_SECONDS_MAX: Final = 60.0
+"""From spawn to ready; package launchers download on their first start."""
+
+
+class HandshakeFailed(Exception):
+    """A server cannot be used; the text says why."""
+
+
+class Died(HandshakeFailed):
+    """The server was gone before it had answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Introduction:
+    """How we present ourselves to a server."""
+
+    client_info: bytes
+    capabilities: bytes
+    """What a legacy server may ask of us, for the whole connection."""
+    protocol: str
+    """`auto`, `modern`, `legacy` or a revision, as configured."""
+
+
+async def shake_hands(connection: Connection, introduction: Introduction) -> Peer:
+    """Open the conversation; the connection's peer is known afterwards.
+
+    Raises:
+        Died: the server went away first.
+        HandshakeFailed: it speaks nothing we know, or not in time.
+    """
+    pinned = find_revision(introduction.protocol)
+    try:
+        async with asyncio.timeout(START_SECONDS_MAX):
+            if introduction.protocol == "legacy" or (pinned and pinned.era is Era.LEGACY):
+                answer = await _begin(connection, introduction, pinned or NEWEST_LEGACY)
+                peer = _agreed(answer, introduction)
+            elif introduction.protocol == "modern" or (pinned and pinned.era is Era.MODERN):
+                peer = await _discover(connection, introduction, pinned or NEWEST_MODERN)
+            else:
+                peer = await _probe(connection, introduction)
+    except TimeoutError:
+        words = f"it did not answer the handshake within {START_SECONDS_MAX:g} s"
+        raise HandshakeFailed(words) from None
+    connection.peer = peer
+    if peer.revision.era is Era.LEGACY:
+        connection.notify("notifications/initialized", None)
+    return peer
+
+
+async def _probe(connection: Connection, introduction: Introduction) -> Peer:
+    """Modern if it answers as a modern server, else legacy.
+
+    After a silence `initialize` follows on the same pipe. A slow starter answers both in turn; a
+    server that the probe has broken dies of it, and then gets a fresh process.
+    """
+    discovery = ask(connection, "server/discover", _envelope(introduction, NEWEST_MODERN))
+    await asyncio.wait({discovery}, timeout=PROBE_SECONDS_MAX)
+    handshake: asyncio.Future[Answer] | None = None
+    if not discovery.done():
+        handshake = _begin(connection, introduction, NEWEST_LEGACY)
+        await asyncio.wait({discovery, handshake}, return_when=asyncio.FIRST_COMPLETED)
+    if discovery.done():
+        answer = discovery.result()
+        if isinstance(answer, Lost):
+            raise Died(answer.reason)
+        peer = _modern_peer(answer, introduction)
+        if peer is not None:
+            return peer
+    return _agreed(
+        await (handshake or _begin(connection, introduction, NEWEST_LEGACY)), introduction
+    )
+
+
+async def _discover(connection: Connection, introduction: Introduction, revision: Revision) -> Peer:
+    answer = await ask(connection, "server/discover", _envelope(introduction, revision))
+    if isinstance(answer, Lost):
+        raise Died(answer.reason)
+    peer = _modern_peer(answer, introduction)
+    if peer is None:
+        raise HandshakeFailed(f"it does not speak revision {revision.name}")
+    return peer
+
+
+def _begin(
+    connection: Connection, introduction: Introduction, revision: Revision
+) -> "asyncio.Future[Answer]":
+    """Send `initialize`."""
+    params = {
+        "protocolVersion": revision.name,
+        "capabilities": msgspec.Raw(introduction.capabilities),
+        "clientInfo": msgspec.Raw(introduction.client_info),
+    }
+    return ask(connection, "initialize", msgspec.json.encode(params))
+
+
+def _agreed(answer: Answer, introduction: Introduction) -> Peer:
+    """What a server answered to `initialize`."""
+    match answer:
+        case Lost(reason):
+            raise Died(reason)
+        case Failure(error=error):
+            raise HandshakeFailed(f"it refused the handshake: {_message(error)}")
+        case Result(result=result):
+            return _legacy_peer(result, introduction)
+
+
+def _legacy_peer(result: bytes, introduction: Introduction) -> Peer:
+    try:
+        found = members.members(result)
+        version = msgspec.json.decode(found["protocolVersion"], type=str)
+    except (msgspec.DecodeError, KeyError):
+        raise HandshakeFailed("its answer to initialize has no protocolVersion") from None
+    revision = find_revision(version)
+    if revision is None or revision.era is not Era.LEGACY:
+        raise HandshakeFailed(f"it speaks revision {version!r}, which is not one we know")
+    return Peer(
+        revision=revision,
+        back=back_for(revision, introduction.client_info),
+        capabilities=server_capabilities(found.get("capabilities")),
+        server_info=bytes(found.get("serverInfo", msgspec.Raw(b"{}"))),
+        instructions=_text(found.get("instructions")),
+    )
+
+
+def _modern_peer(answer: Result | Failure, introduction: Introduction) -> Peer | None:
+    """What a modern server said of itself; None if the answer is not a modern server's."""
+    if isinstance(answer, Failure):
+        if error_code(answer.error) == UNSUPPORTED_REVISION:
+            supported = _supported(answer.error)
+            if supported and not any(_is_legacy(name) for name in supported):
+                words = f"it speaks only revisions {', '.join(supported)}, none of which we know"
+                raise HandshakeFailed(words)
+        return None
+    try:
+        found = members.members(answer.result)
+        versions = msgspec.json.decode(found["supportedVersions"], type=list[str])
+    except (msgspec.DecodeError, KeyError):
+        return None
+    if NEWEST_MODERN.name not in versions:
+        return None
+    about = found.get("_meta")
+    identity = server_capabilities(about).get(meta.SERVER_INFO)
+    return Peer(
+        revision=NEWEST_MODERN,
+        back=back_for(NEWEST_MODERN, introduction.client_info),
+        capabilities=server_capabilities(found.get("capabilities")),
+        server_info=b"{}" if identity is None else bytes(identity),
+        instructions=_text(found.get("instructions")),
+    )
+
+
+def _supported(error: bytes) -> list[str]:
+    try:
+        told = msgspec.json.decode(error, type=dict[str, object]).get("data")
+        versions = told.get("supported") if isinstance(told, dict) else None
+    except msgspec.DecodeError:
+        return []
+    return [str(version) for version in versions] if isinstance(versions, list) else []
+
+
+def _is_legacy(name: str) -> bool:
+    revision = find_revision(name)
+    return revision is not None and revision.era is Era.LEGACY
+
+
+def _envelope(introduction: Introduction, revision: Revision) -> bytes:
+    stamped = members.join(
+        [
+            (meta.PROTOCOL_VERSION, members.text(revision.name)),
+            (meta.CLIENT_CAPABILITIES, b"{}"),
+            (meta.CLIENT_INFO, introduction.client_info),
+        ]
+    )
+    return members.join([("_meta", stamped)])
+
+
+def ask(connection: Connection, method: str, params: bytes | None) -> "asyncio.Future[Answer]":
+    """A request as a future, for the few places that wait."""
+    future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def done(answer: Answer) -> None:
+        if not future.done():
+            future.set_result(answer)
+
+    sent = connection.call(method, params, done)
+    if isinstance(sent, Lost):
+        done(sent)
+    return future
+
+
+def _message(error: bytes) -> str:
+    return _text(members.members(error).get("message")) or "no reason given"
+
+
+def _text(raw: msgspec.Raw | None) -> str | None:
+    if raw is None or bytes(raw)[:1] != b'"':
+        return None
+    return msgspec.json.decode(raw, type=str)

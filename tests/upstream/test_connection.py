@@ -1,0 +1,224 @@
+"""One conversation with a server: ids, queues, endings."""
+
+import json
+
+import pytest
+
+from anyport.protocol.errors import Situation
+from anyport.upstream.connection import (
+    OPEN_CALLS_MAX,
+    WAITING_CALLS_MAX,
+    Answer,
+    Call,
+    Lost,
+    bounds_for,
+)
+from anyport.wire.frame import Failure, Result
+from anyport.wire.framing import Overlong
+from tests.upstream.fakes import LEGACY, connected, peer_of, say
+
+
+def test_each_request_has_an_id_of_its_own_and_gets_its_own_answer() -> None:
+    connection, channel, _ = connected()
+    answers: dict[str, Answer] = {}
+    connection.call("a", None, lambda answer: answers.update(a=answer))
+    connection.call("b", b'{"x":1}', lambda answer: answers.update(b=answer))
+    assert channel.sent == [
+        {"jsonrpc": "2.0", "id": 1, "method": "a"},
+        {"jsonrpc": "2.0", "id": 2, "method": "b", "params": {"x": 1}},
+    ]
+
+    say(connection, id=2, result={"of": "b"})
+    say(connection, id=1, error={"code": -1, "message": "no"})
+
+    assert isinstance(answers["b"], Result)
+    assert json.loads(answers["b"].result) == {"of": "b"}
+    assert isinstance(answers["a"], Failure)
+    assert connection.open_calls == 0
+
+
+@pytest.mark.parametrize("id", [2, 0, -1, "1", 10**30, 1.5, None])
+def test_an_answer_to_nothing_reaches_nobody(id: object) -> None:
+    connection, _, _ = connected()
+    answers: list[Answer] = []
+    connection.call("a", None, answers.append)
+
+    say(connection, id=id, result={})
+
+    assert answers == []
+    assert connection.stray_count + connection.noise_count == 1
+
+
+def test_a_second_answer_to_one_request_is_dropped() -> None:
+    connection, _, _ = connected()
+    answers: list[Answer] = []
+    connection.call("a", None, answers.append)
+
+    say(connection, id=1, result={"n": 1})
+    say(connection, id=1, result={"n": 2})
+
+    assert len(answers) == 1
+    assert connection.stray_count == 1
+
+
+def test_calls_beyond_the_places_wait_and_the_first_in_line_goes_first() -> None:
+    connection, channel, _ = connected()
+    for _ in range(OPEN_CALLS_MAX + 2):
+        connection.call("a", None, lambda _: None)
+    assert len(channel.sent) == OPEN_CALLS_MAX
+    assert connection.open_calls == OPEN_CALLS_MAX + 2
+
+    say(connection, id=5, result={})
+
+    assert channel.sent[-1]["id"] == OPEN_CALLS_MAX + 1
+    assert len(channel.sent) == OPEN_CALLS_MAX + 1
+
+
+def test_a_call_too_many_is_refused_at_once() -> None:
+    connection, _, _ = connected()
+    for _ in range(OPEN_CALLS_MAX + WAITING_CALLS_MAX):
+        assert isinstance(connection.call("a", None, lambda _: None), Call)
+
+    refused = connection.call("a", None, lambda _: None)
+
+    assert refused == Lost("128 calls are open and 1024 are waiting", Situation.BUSY)
+
+
+def test_a_server_that_takes_nothing_more_gets_no_more_calls() -> None:
+    connection, channel, _ = connected()
+    channel.full = True
+
+    refused = connection.call("a", None, lambda _: None)
+
+    assert isinstance(refused, Lost)
+    assert refused.situation is Situation.BUSY
+    assert channel.sent == []
+
+
+def test_cancelling_tells_the_server_and_drops_a_late_answer() -> None:
+    connection, channel, _ = connected()
+    answers: list[Answer] = []
+    call = connection.call("a", None, answers.append)
+    assert isinstance(call, Call)
+
+    connection.cancel(call, b'"changed my mind"')
+    connection.cancel(call, None)
+    say(connection, id=1, result={})
+
+    assert answers == []
+    assert channel.sent[1:] == [
+        {
+            "jsonrpc": "2.0",
+            "method": "notifications/cancelled",
+            "params": {"requestId": 1, "reason": "changed my mind"},
+        }
+    ]
+
+
+def test_cancelling_frees_a_place_and_a_waiting_call_is_never_sent() -> None:
+    connection, channel, _ = connected()
+    calls = [connection.call("a", None, lambda _: None) for _ in range(OPEN_CALLS_MAX + 2)]
+    waiting, last, first = calls[-2], calls[-1], calls[0]
+    assert isinstance(waiting, Call)
+    assert isinstance(last, Call)
+    assert isinstance(first, Call)
+
+    connection.cancel(waiting, None)
+    assert len(channel.sent) == OPEN_CALLS_MAX
+    connection.cancel(first, None)
+
+    assert channel.sent[-1]["id"] == last.number
+    assert waiting.number not in [frame.get("id") for frame in channel.sent]
+
+
+def test_progress_reaches_the_call_it_belongs_to() -> None:
+    connection, channel, _ = connected()
+    heard: list[bytes] = []
+    params = b'{"_meta":{"progressToken":"theirs","k":1}}'
+    connection.call("a", params, lambda _: None, heard.append)
+    connection.call("b", None, lambda _: None)
+    assert channel.sent[0]["params"]["_meta"] == {"progressToken": 1, "k": 1}
+
+    say(connection, method="notifications/progress", params={"progressToken": 1, "progress": 5})
+    for token in (2, 3, "1", None):
+        told = {"progressToken": token, "progress": 6}
+        say(connection, method="notifications/progress", params=told)
+    say(connection, method="notifications/progress")
+
+    assert [json.loads(params)["progress"] for params in heard] == [5]
+    assert connection.stray_count == 5
+
+
+def test_requests_and_notifications_of_the_server_are_heard() -> None:
+    connection, channel, ear = connected()
+    say(connection, id="q", method="roots/list")
+    say(connection, method="notifications/message", params={"level": "info"})
+
+    connection.answer(b'"q"', Result(b'"q"', b'{"roots":[]}'))
+    connection.answer(b'"q"', Failure(None, b'{"code":1,"message":"no"}'))
+
+    assert [request.method for request in ear.requests] == ["roots/list"]
+    assert [told.method for told in ear.notifications] == ["notifications/message"]
+    assert channel.sent == [
+        {"jsonrpc": "2.0", "id": "q", "result": {"roots": []}},
+        {"jsonrpc": "2.0", "id": "q", "error": {"code": 1, "message": "no"}},
+    ]
+
+
+def test_noise_is_counted_and_harms_nobody() -> None:
+    connection, _, _ = connected()
+    answers: list[Answer] = []
+    connection.call("a", None, answers.append)
+
+    for line in (b"Server started", b"\xff\xfe", b"[1,2]", b'{"jsonrpc":"2.0"}', b'{"a":'):
+        connection.receive(line)
+    say(connection, id=1, result={})
+
+    assert connection.noise_count == 5
+    assert connection.first_noise == b"Server started"
+    assert len(answers) == 1
+
+
+def test_an_answer_that_cannot_be_read_is_told_to_the_one_who_waits_for_it() -> None:
+    connection, _, _ = connected()
+    answers: list[Answer] = []
+    connection.call("a", None, answers.append)
+    connection.call("b", None, answers.append)
+
+    connection.receive(Overlong(20_000_000, b'{"jsonrpc":"2.0","id":1,"result":{'))
+    connection.receive(b'{"jsonrpc":"2.0","id":2,"result":{"a":nonsense}}')
+
+    too_large, unreadable = answers
+    assert isinstance(too_large, Lost)
+    assert too_large.reason == "answered with 20000000 bytes; the limit is 16777216"
+    assert isinstance(unreadable, Lost)
+    assert unreadable.situation is Situation.MISBEHAVED
+
+
+def test_the_end_reaches_every_call_open_or_waiting_and_later_ones_at_once() -> None:
+    connection, _, ear = connected()
+    answers: list[Answer] = []
+    for _ in range(OPEN_CALLS_MAX + 10):
+        connection.call("a", None, answers.append)
+
+    connection.end("exit code 1")
+    connection.end("something else")
+
+    assert answers == [Lost("exit code 1")] * (OPEN_CALLS_MAX + 10)
+    assert connection.call("a", None, answers.append) == Lost("exit code 1")
+    assert ear.ends == 1
+    assert connection.open_calls == 0
+
+
+def test_a_peer_offers_what_it_declared() -> None:
+    peer = peer_of(LEGACY, tools={"listChanged": True}, resources={}, prompts=[])
+
+    assert peer.offers("tools")
+    assert peer.offers("tools", "listChanged")
+    assert not peer.offers("resources", "subscribe")
+    assert not peer.offers("prompts", "listChanged")
+    assert not peer.offers("logging")
+
+
+def test_the_size_of_messages_can_be_set_for_a_server() -> None:
+    assert bounds_for(123).bytes_max == 123

@@ -1,0 +1,204 @@
+"""Bytes to and from a server, on real pipes."""
+
+import asyncio
+import os
+from typing import cast
+
+import pytest
+
+from anyport.upstream import pipe as module
+from anyport.upstream.pipe import UNSENT_BYTES_MAX, Listener, Pipe
+from anyport.upstream.process import Child
+from anyport.wire.framing import Overlong
+from tests.upstream.fakes import FakeServer, run, silent, until
+
+
+class Scene:
+    """A pipe, the server at its far end, and what was heard."""
+
+    def __init__(self, bytes_max: int = 1 << 20) -> None:
+        self.lines: list[bytes | Overlong] = []
+        self.stderr = b""
+        self.ends: list[str] = []
+        self.server = FakeServer(silent)
+        listener = Listener(on_line=self.take, on_stderr=self._stderr, on_end=self.ends.append)
+        self.pipe = Pipe(cast(Child, self.server.child), listener, bytes_max)
+
+    def take(self, line: bytes | Overlong) -> None:
+        self.lines.append(line)
+
+    def _stderr(self, chunk: bytes) -> None:
+        self.stderr += chunk
+
+    def close(self) -> None:
+        self.pipe.end("over")
+        self.server.die(0)
+        self.server.child.close()
+
+
+def test_frames_of_one_turn_go_out_together_and_in_order() -> None:
+    async def play() -> None:
+        scene = Scene()
+        scene.pipe.send(b'{"a":\n1}')
+        scene.pipe.send(b'{"a":2}')
+        await until(lambda: len(scene.server.heard) == 2)
+
+        assert scene.server.heard == [{"a": 1}, {"a": 2}]
+        scene.close()
+
+    run(play)
+
+
+def test_lines_and_stderr_are_handed_over_as_they_come() -> None:
+    async def play() -> None:
+        scene = Scene()
+        scene.server.write(b'{"a":1}\n{"a"')
+        os.write(scene.server.stderr, b"words")
+        await until(lambda: scene.stderr == b"words" and len(scene.lines) == 1)
+        scene.server.write(b":2}\n")
+        await until(lambda: len(scene.lines) == 2)
+
+        assert scene.lines == [b'{"a":1}', b'{"a":2}']
+        scene.close()
+
+    run(play)
+
+
+def test_what_a_server_does_not_read_waits_and_goes_out_when_it_reads() -> None:
+    async def play() -> None:
+        scene = Scene()
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(scene.server.stdin)
+        frame = b'"%b"' % (b"x" * (1 << 20))
+        frames = UNSENT_BYTES_MAX // len(frame) + 2
+        for _ in range(frames):
+            scene.pipe.send(frame)
+        await asyncio.sleep(0)
+        assert scene.pipe.full
+
+        loop.add_reader(scene.server.stdin, scene.server._read)
+        await until(lambda: len(scene.server.heard) == frames)
+
+        assert not scene.pipe.full
+        scene.close()
+
+    run(play)
+
+
+def test_the_end_is_told_once_and_nothing_is_said_after_it() -> None:
+    async def play() -> None:
+        scene = Scene()
+        scene.pipe.send(b"{}")
+        scene.pipe.end("first")
+        scene.pipe.end("second")
+        scene.pipe.send(b"{}")
+        scene.server.write(b"{}\n")
+        scene.pipe.drain()
+        await asyncio.sleep(0.01)
+
+        assert (scene.ends, scene.lines, scene.server.heard) == (["first"], [], [])
+        scene.close()
+
+    run(play)
+
+
+def test_what_an_exited_server_had_written_is_read_to_the_end() -> None:
+    async def play() -> None:
+        scene = Scene()
+        scene.server.write(b'{"a":1}\n{"a":2}')
+        os.write(scene.server.stderr, b"last words")
+        scene.server.die()
+        scene.pipe.drain()
+
+        assert scene.lines == [b'{"a":1}', b'{"a":2}']
+        assert scene.stderr == b"last words"
+        scene.close()
+
+    run(play)
+
+
+def test_draining_does_not_wait_for_who_still_holds_the_pipes() -> None:
+    async def play() -> None:
+        scene = Scene()
+        scene.server.write(b"{}\n")
+        scene.pipe.drain()  # The far ends are open, and nobody will ever write again.
+
+        assert scene.lines == [b"{}"]
+        scene.close()
+
+    run(play)
+
+
+def test_a_line_that_breaks_its_listener_does_not_cost_the_lines_after_it() -> None:
+    async def play() -> None:
+        scene = Scene()
+        told: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: told.append(context["exception"])
+        )
+        broken = ValueError("broken")
+
+        def take(line: bytes | Overlong) -> None:
+            if line == b"1":
+                raise broken
+            scene.lines.append(line)
+
+        scene.take = take  # type: ignore[method-assign]
+        scene.pipe.end("replaced")
+        listener = Listener(on_line=take, on_stderr=lambda _: None, on_end=lambda _: None)
+        scene.pipe = Pipe(cast(Child, scene.server.child), listener, 100)
+        scene.server.write(b"1\n2\n3\n")
+        await until(lambda: len(scene.lines) == 2)
+
+        assert scene.lines == [b"2", b"3"]
+        assert told == [broken]
+        scene.close()
+
+    run(play)
+
+
+@pytest.mark.parametrize("closed", ["stdin", "stdout"])
+def test_a_server_that_closes_its_pipes_and_stays_is_given_up(
+    closed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "EXIT_SECONDS_MAX", 0.0)
+
+    async def play() -> None:
+        scene = Scene()
+        if closed == "stdin":
+            asyncio.get_running_loop().remove_reader(scene.server.stdin)
+        os.close(getattr(scene.server, closed))
+        setattr(scene.server, closed, os.open(os.devnull, os.O_RDWR))
+        scene.pipe.send(b"{}")
+        await until(lambda: bool(scene.ends))
+
+        assert scene.ends == [f"it closed its {closed}"]
+        scene.close()
+
+    run(play)
+
+
+def test_a_line_that_never_ends_ends_the_pipe() -> None:
+    async def play() -> None:
+        scene = Scene(bytes_max=1000)
+        scene.server.write(b"x" * 3000)
+        await until(lambda: bool(scene.ends))
+
+        assert scene.ends == ["it wrote a line of more than 3000 bytes without an end"]
+        scene.close()
+
+    run(play)
+
+
+def test_a_line_over_the_limit_is_told_as_such_and_the_next_is_read() -> None:
+    async def play() -> None:
+        scene = Scene(bytes_max=1000)
+        scene.server.write(b"x" * 1500 + b"\n{}\n")
+        await until(lambda: len(scene.lines) == 2)
+
+        overlong, whole = scene.lines
+        assert isinstance(overlong, Overlong)
+        assert (overlong.size, whole) == (1500, b"{}")
+        scene.close()
+
+    run(play)

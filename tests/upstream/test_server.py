@@ -1,0 +1,349 @@
+"""A configured server: its connections, its lists, and what its owner hears of it."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from anyport.config.schema import ServerConfig
+from anyport.protocol.method import Kind
+from anyport.upstream.connection import Connection
+from anyport.upstream.server import (
+    RELIST_SECONDS_MIN,
+    SHARED,
+    LeaseKey,
+    Server,
+    Setting,
+)
+from anyport.upstream.tender import State, Surroundings
+from anyport.wire.frame import Notification, Request
+from tests.upstream.fakes import FakeWarden, Script, legacy, modern, offers, run, silent, until
+
+CONFIG = ServerConfig(slug="s", name="s", command="server", timeout_seconds=5.0)
+MINE = LeaseKey(owner="mine", capabilities=b'{"roots":{}}')
+
+
+class Scene:
+    """A server of the configuration on fakes."""
+
+    def __init__(self, *scripts: Script | str, config: ServerConfig = CONFIG) -> None:
+        self.warden = FakeWarden(*scripts)
+        self.now = 100.0
+        self.later: list[tuple[float, Callable[[], None]]] = []
+        self.story: list[tuple[str, object]] = []
+        self.server = Server(config, self._setting(), _Recorder(self.story))
+
+    def count(self, what: str) -> int:
+        return sum(kind == what for kind, _ in self.story)
+
+    async def listed(self, times: int = 1) -> None:
+        await until(lambda: self.count("listed") >= times)
+
+    @property
+    def tools(self) -> list[str]:
+        return [offer.native for offer in self.server.listings[Kind.TOOLS].offers]
+
+    def _setting(self) -> Setting:
+        return Setting(
+            surroundings=lambda config: Surroundings(
+                warden=self.warden.warden,
+                environ={},
+                redact=str,
+                clock=lambda: self.now,
+                chance=lambda: 0.0,
+            ),
+            spawn=self._spawn,
+            later=lambda seconds, act: self.later.append((seconds, act)),
+            client_info=b"{}",
+            clock=lambda: self.now,
+        )
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        task.add_done_callback(lambda done: done.result())
+
+
+class _Recorder:
+    """An owner that writes everything down."""
+
+    def __init__(self, story: list[tuple[str, object]]) -> None:
+        self._story = story
+
+    def listed(self, server: Server, changed: frozenset[Kind]) -> None:
+        self._story.append(("listed", changed))
+
+    def started(self, server: Server, key: LeaseKey) -> None:
+        self._story.append(("started", key))
+
+    def failed(self, server: Server, reason: str) -> None:
+        self._story.append(("failed", reason))
+
+    def stopped(self, server: Server) -> None:
+        self._story.append(("stopped", server.slug))
+
+    def asked(self, server: Server, key: LeaseKey, line: Connection, request: Request) -> None:
+        self._story.append(("asked", (key, request.method)))
+
+    def told(
+        self, server: Server, key: LeaseKey, line: Connection, notification: Notification
+    ) -> None:
+        self._story.append(("told", (key, notification.method)))
+
+    def lost(self, server: Server, line: Connection) -> None:
+        self._story.append(("lost", line))
+
+    def wrote(self, server: Server, lines: list[str]) -> None:
+        self._story.append(("wrote", lines))
+
+
+def play(scene: Callable[[], Coroutine[Any, Any, Scene]]) -> None:
+    async def whole() -> None:
+        played = await scene()
+        await played.server.stop()
+        await until(lambda: len(asyncio.all_tasks()) == 1)
+
+    run(whole)
+
+
+def test_lists_are_read_when_a_server_has_started() -> None:
+    async def scene() -> Scene:
+        at = Scene(legacy(tools__list=offers("a", "b")))
+        assert (at.server.state, at.server.settled) == (State.STARTING, False)
+        at.server.open(SHARED)
+        await at.listed()
+
+        assert at.tools == ["a", "b"]
+        assert at.server.settled
+        assert at.story[0] == ("started", SHARED)
+        # What it does not offer is not asked for, and known to be empty.
+        asked = [message["method"] for message in at.warden.servers[0].heard]
+        assert "prompts/list" not in asked
+        assert at.server.listings[Kind.PROMPTS].offers == ()
+        return at
+
+    play(scene)
+
+
+def test_all_pages_of_a_list_are_read() -> None:
+    def paged(message: dict[str, Any]) -> list[dict[str, Any]]:
+        if message.get("method") != "tools/list":
+            return legacy()(message)
+        page = 1 if "cursor" in message["params"] else 0
+        more = {"nextCursor": ""} if page == 0 else {}
+        return [{"id": message["id"], "result": {**offers(f"tool{page}"), **more}}]
+
+    async def scene() -> Scene:
+        at = Scene(paged)
+        at.server.open(SHARED)
+        await at.listed()
+
+        assert at.tools == ["tool0", "tool1"]
+        return at
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (replace(CONFIG, disabled=True), "it is disabled in the configuration"),
+        (
+            replace(CONFIG, unresolved=("X is not set", "Y is not set")),
+            "X is not set; Y is not set",
+        ),
+        (replace(CONFIG, command=None, url="https://x"), "servers behind a URL are not supported"),
+    ],
+)
+def test_a_server_that_cannot_be_tried_says_why(config: ServerConfig, reason: str) -> None:
+    async def scene() -> Scene:
+        at = Scene(silent, config=config)
+        given: list[Connection | str] = []
+        at.server.lease(SHARED, given.append)
+
+        assert at.server.open(SHARED) is None
+        assert isinstance(given[0], str)
+        assert given[0].startswith(reason)
+        assert at.server.settled
+        assert at.server.state is State.STOPPED
+        assert at.warden.commands == []
+        return at
+
+    play(scene)
+
+
+def test_a_server_that_is_down_is_settled_and_keeps_its_last_lists() -> None:
+    async def scene() -> Scene:
+        at = Scene(legacy(tools__list=offers("a")), "it is gone for good")
+        at.server.open(SHARED)
+        await at.listed()
+
+        at.warden.servers[0].die(1)
+        await until(lambda: at.count("failed") == 2)
+
+        assert at.server.settled
+        assert not at.server.listed
+        assert at.tools == ["a"]
+        assert at.server.last_error == "it is gone for good"
+        assert at.count("lost") == 1
+        return at
+
+    play(scene)
+
+
+def test_a_restarted_server_is_listed_again_and_only_changes_are_told() -> None:
+    async def scene() -> Scene:
+        at = Scene(legacy(tools__list=offers("a")), legacy(tools__list=offers("a", "b")))
+        at.server.open(SHARED)
+        await at.listed()
+
+        at.warden.servers[0].die(1)
+        await at.listed(2)
+
+        assert at.tools == ["a", "b"]
+        assert at.story[-1] == ("listed", frozenset({Kind.TOOLS}))
+        return at
+
+    play(scene)
+
+
+def test_a_server_that_hangs_on_its_list_is_settled_when_somebody_has_waited() -> None:
+    async def scene() -> Scene:
+        at = Scene(legacy(tools__list=None), config=replace(CONFIG, timeout_seconds=0.05))
+        at.server.open(SHARED)
+        await until(lambda: at.count("started") == 1)
+        assert not at.server.settled
+        at.server.late = True
+        assert at.server.settled
+
+        await at.listed()
+
+        # From now on it counts as listed; nothing will come of waiting.
+        assert (at.server.listed, at.server.late) == (True, False)
+        assert at.server.warning == "it did not list what it offers in 0.05 s"
+
+        at.warden.servers[0].script = legacy(tools__list=offers("a"))
+        at.now += RELIST_SECONDS_MIN
+        at.server.mark_stale((Kind.TOOLS,))
+        at.later.pop()[1]()
+        await at.listed(2)
+        assert at.server.warning is None
+        assert at.tools == ["a"]
+        return at
+
+    play(scene)
+
+
+def test_a_server_that_says_all_the_time_that_its_list_changed_is_asked_now_and_then() -> None:
+    async def scene() -> Scene:
+        at = Scene(legacy(tools__list=offers("a")))
+        at.server.open(SHARED)
+        await at.listed()
+        for _ in range(5):
+            at.warden.servers[0].say(method="notifications/tools/list_changed")
+        await until(lambda: len(at.later) == 1)
+        assert at.later[0][0] == 0
+
+        at.later.pop()[1]()
+        await at.listed(2)
+        for _ in range(5):
+            at.server.mark_stale((Kind.TOOLS,))
+
+        assert [seconds for seconds, _ in at.later] == [RELIST_SECONDS_MIN]
+        assert at.count("told") == 0
+        return at
+
+    play(scene)
+
+
+def test_what_a_server_says_on_its_own_is_told_with_its_connection() -> None:
+    async def scene() -> Scene:
+        at = Scene(legacy())
+        at.server.open(MINE)
+        await at.listed()
+
+        at.warden.servers[0].say(method="notifications/message", params={})
+        at.warden.servers[0].say(id=7, method="roots/list")
+        await until(lambda: at.count("asked") == 1)
+
+        assert ("told", (MINE, "notifications/message")) in at.story
+        assert ("asked", (MINE, "roots/list")) in at.story
+        initialize = next(m for m in at.warden.servers[0].heard if m.get("method") == "initialize")
+        assert initialize["params"]["capabilities"] == {"roots": {}}
+        return at
+
+    play(scene)
+
+
+def test_a_legacy_server_has_a_connection_for_each_key_and_a_modern_one_shares() -> None:
+    async def scene() -> Scene:
+        at = Scene(legacy())
+        at.server.open(SHARED)
+        await at.listed()
+        assert at.server.open(MINE) is not at.server.open(SHARED)
+        await until(lambda: at.count("started") == 2)
+        assert len(at.server.connections()) == 2
+
+        other = Scene(modern())
+        other.server.open(SHARED)
+        await other.listed()
+        assert other.server.open(MINE) is other.server.open(SHARED)
+        await other.server.stop()
+        return at
+
+    play(scene)
+
+
+def test_a_session_that_ends_takes_its_connections_with_it_and_no_others() -> None:
+    async def scene() -> Scene:
+        at = Scene(legacy())
+        at.server.open(SHARED)
+        at.server.open(MINE)
+        await until(lambda: at.count("started") == 2)
+        given: list[Connection | str] = []
+
+        at.server.drop("")
+        at.server.drop("mine")
+        await until(lambda: at.count("stopped") == 1)
+
+        assert list(at.server.tenders) == [SHARED]
+        assert [server.child.exited is None for server in at.warden.servers] == [True, False]
+        assert at.count("failed") == 0
+        at.server.lease(MINE, given.append)
+        await until(lambda: len(given) == 1)
+        assert isinstance(given[0], Connection)
+        return at
+
+    play(scene)
+
+
+def test_stopping_waits_for_connections_that_are_leaving_already() -> None:
+    async def scene() -> Scene:
+        at = Scene(legacy())
+        at.server.open(MINE)
+        await at.listed()
+
+        at.server.drop("mine")
+        await at.server.stop()
+
+        assert at.warden.servers[0].child.stopped
+        return at
+
+    play(scene)
+
+
+def test_without_any_connection_there_is_none_for_what_concerns_all() -> None:
+    async def scene() -> Scene:
+        at = Scene(legacy())
+        given: list[Connection | str] = []
+        at.server.lease_main(given.append)
+        assert given == ["it has not been started"]
+
+        at.server.open(MINE)
+        at.server.lease_main(given.append)
+        await until(lambda: len(given) == 2)
+        assert isinstance(given[1], Connection)
+        return at
+
+    play(scene)

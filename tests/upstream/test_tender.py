@@ -1,0 +1,289 @@
+"""A server's lives: started, watched, started again; and who is told."""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from anyport.config.schema import ServerConfig
+from anyport.upstream import handshake
+from anyport.upstream.connection import Connection, Lost
+from anyport.upstream.handshake import Introduction
+from anyport.upstream.tender import WAITERS_MAX, State, Surroundings, Tender, Watcher
+from tests.upstream.fakes import (
+    Ear,
+    FakeServer,
+    FakeWarden,
+    Message,
+    Script,
+    legacy,
+    modern,
+    run,
+    silent,
+    until,
+)
+
+
+class Scene:
+    """A tender with a warden of fakes, and everything it told."""
+
+    def __init__(self, *scripts: Script | str, protocol: str = "auto") -> None:
+        self.warden = FakeWarden(*scripts)
+        self.now = 0.0
+        self.ready: list[Connection] = []
+        self.broken: list[str] = []
+        self.stderr: list[str] = []
+        self.ear = Ear()
+        config = ServerConfig(
+            slug="s", name="s", command="/opt/tools/server", args=("x",), protocol=protocol
+        )
+        introduction = Introduction(client_info=b"{}", capabilities=b"{}", protocol=protocol)
+        surroundings = Surroundings(
+            warden=self.warden.warden,
+            environ={"A": "1"},
+            redact=lambda text: text.replace("secret", "***"),
+            clock=lambda: self.now,
+            chance=lambda: 0.0,  # With health, no wait at all; else the longest.
+        )
+        watcher = Watcher(
+            on_ready=self.ready.append,
+            on_broken=self.broken.append,
+            on_stderr=self.stderr.extend,
+            hearer=lambda _: self.ear.hearer(),
+        )
+        self.tender = Tender(config, introduction, surroundings, watcher)
+
+    @property
+    def server(self) -> FakeServer:
+        """The process that runs now."""
+        return self.warden.servers[-1]
+
+
+def play(scene: Callable[[], Coroutine[Any, Any, Scene]]) -> None:
+    """Run a scene that ends with the tender being stopped and everything gone."""
+
+    async def whole() -> None:
+        played = await scene()
+        await played.tender.stop()
+        await until(lambda: played.tender.state is State.STOPPED)
+        for server in played.warden.servers:
+            assert server.child.exited is not None
+            assert server.child.stdout == -1, "a pipe was left open"
+
+    run(whole)
+
+
+def tend(scene: Scene) -> None:
+    """Start the tender; its task is over once it has been stopped."""
+    task = asyncio.get_running_loop().create_task(scene.tender.run())
+    task.add_done_callback(lambda done: done.result())
+
+
+def test_a_server_is_started_as_configured_and_is_ready_after_its_handshake() -> None:
+    async def scene() -> Scene:
+        at = Scene(legacy())
+        given: list[Connection | str] = []
+        at.tender.when_ready(given.append)
+        assert at.tender.state is State.STARTING
+        tend(at)
+        await until(lambda: at.tender.state is State.READY)
+
+        (command,) = at.warden.commands
+        assert command.argv == ("/opt/tools/server", "x")
+        assert command.env == {"A": "1"}
+        assert given == at.ready == [at.tender.connection]
+        at.tender.when_ready(given.append)
+        assert len(given) == 2
+        assert at.tender.peer is not None
+        return at
+
+    play(scene)
+
+
+def test_a_server_that_dies_of_the_probe_gets_a_fresh_process_and_is_remembered() -> None:
+    async def scene() -> Scene:
+        def dies(message: Message) -> list[Message]:
+            if message["method"] == "server/discover":
+                asyncio.get_running_loop().call_soon(at.server.die, 1)
+            return legacy()(message) if message["method"] != "server/discover" else []
+
+        at = Scene(dies)
+        tend(at)
+        await until(lambda: at.tender.state is State.READY)
+        assert len(at.warden.servers) == 2
+        assert at.tender.dies_of_probe
+
+        at.server.die(3)
+        await until(lambda: len(at.ready) == 2)
+
+        assert len(at.warden.servers) == 3
+        assert [message["method"] for message in at.server.heard][:1] == ["initialize"]
+        return at
+
+    play(scene)
+
+
+def test_a_server_that_dies_of_everything_costs_one_process_a_life(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("anyport.upstream.backoff.FIRST_SECONDS", 0.0)
+
+    async def scene() -> Scene:
+        def dies(message: Message) -> list[Message]:
+            asyncio.get_running_loop().call_soon(at.server.die, 7)
+            return []
+
+        at = Scene(dies)
+        tend(at)
+        await until(lambda: len(at.broken) >= 5)
+        assert set(at.broken) == {"exit code 7"}
+        # Two in the first life, one in each after that; the last may be under way.
+        assert len(at.warden.servers) <= len(at.broken) + 2
+        assert not at.tender.dies_of_probe
+
+        # Repaired, and of the new era only: it refuses the handshake, and is probed after all.
+        at.warden.scripts = [modern()]
+        await until(lambda: at.tender.state is State.READY)
+
+        assert at.tender.peer is not None
+        assert at.tender.peer.revision.name == "2026-07-28"
+        return at
+
+    play(scene)
+
+
+def test_everyone_who_waits_for_a_server_that_does_not_start_gets_the_reason() -> None:
+    async def scene() -> Scene:
+        at = Scene("command '/opt/tools/server' may not be used: secret")
+        given: list[Connection | str] = []
+        for _ in range(3):
+            at.tender.when_ready(given.append)
+        tend(at)
+        await until(lambda: at.tender.state is State.BROKEN)
+
+        # Without where it lies, and without secrets: callers read this.
+        reason = "command 'server' may not be used: ***"
+        assert given == [reason] * 3
+        assert at.broken == [reason]
+        at.tender.when_ready(given.append)
+        assert given[3] == reason
+        return at
+
+    play(scene)
+
+
+def test_only_so_many_may_wait_for_one_server() -> None:
+    async def scene() -> Scene:
+        at = Scene(legacy())
+        given: list[Connection | str] = []
+        for _ in range(WAITERS_MAX + 1):
+            at.tender.when_ready(given.append)
+        assert given == ["it is starting, and too many calls are waiting for it"]
+        tend(at)
+        await until(lambda: len(given) == WAITERS_MAX + 1)
+        return at
+
+    play(scene)
+
+
+def test_a_server_that_dies_takes_no_call_with_it_and_is_started_again() -> None:
+    async def scene() -> Scene:
+        at = Scene(legacy())
+        tend(at)
+        await until(lambda: at.tender.state is State.READY)
+        first = at.tender.connection
+        assert first is not None
+        answers: list[object] = []
+        first.call("tools/call", None, answers.append)
+        # It is answered in a later turn; the server dies before that.
+        at.server.script = silent
+
+        at.server.die(9)
+
+        assert answers == [Lost("exit code 9")]
+        assert at.tender.state is State.BROKEN
+        given: list[Connection | str] = []
+        at.tender.when_ready(given.append)
+        assert given == ["exit code 9"]
+        await until(lambda: len(at.ready) == 2)
+        assert at.tender.restarts == 1
+        assert at.tender.connection is not first
+        return at
+
+    play(scene)
+
+
+def test_the_last_words_of_a_server_are_part_of_the_reason() -> None:
+    async def scene() -> Scene:
+        at = Scene(legacy())
+        tend(at)
+        await until(lambda: at.tender.state is State.READY)
+        os.write(at.server.stderr, b"warming up\nno token: secret\n")
+        at.server.die(2)
+        await until(lambda: bool(at.broken))
+
+        assert at.broken == ["exit code 2; its last words on stderr: no token: ***"]
+        assert len(at.stderr) == 2
+        return at
+
+    play(scene)
+
+
+@pytest.mark.parametrize("moment", ["spawning", "shaking hands", "ready", "waiting to restart"])
+def test_a_server_can_be_stopped_at_any_moment(moment: str) -> None:
+    async def scene() -> Scene:
+        scripts: dict[str, Script | str] = {
+            "spawning": legacy(),
+            "shaking hands": silent,
+            "ready": legacy(),
+            "waiting to restart": "it does not start",
+        }
+        at = Scene(scripts[moment])
+        at.warden.gate = gate = asyncio.Event()
+        if moment != "spawning":
+            gate.set()
+        given: list[Connection | str] = []
+        at.tender.when_ready(given.append)
+        tend(at)
+        if moment == "spawning":
+            await until(lambda: bool(at.warden.commands))
+        elif moment == "shaking hands":
+            await until(lambda: bool(at.warden.servers) and bool(at.server.heard))
+        else:
+            await until(lambda: at.tender.state in (State.READY, State.BROKEN))
+
+        await at.tender.stop("enough")
+        gate.set()
+        await until(lambda: at.tender.state is State.STOPPED)
+
+        assert len(given) == 1
+        if moment in ("spawning", "shaking hands"):
+            assert given == ["enough"]
+        late: list[Connection | str] = []
+        at.tender.when_ready(late.append)
+        assert late == ["enough"]
+        assert len(at.warden.commands) == 1
+        assert at.broken == (["it does not start"] if moment == "waiting to restart" else [])
+        return at
+
+    play(scene)
+
+
+def test_a_server_that_never_answers_the_handshake_is_stopped_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handshake, "START_SECONDS_MAX", 0.01)
+    monkeypatch.setattr("anyport.upstream.backoff.FIRST_SECONDS", 0.0)
+
+    async def scene() -> Scene:
+        at = Scene(silent, silent, legacy())
+        tend(at)
+        await until(lambda: at.tender.state is State.READY)
+
+        assert at.broken == ["it did not answer the handshake within 0.01 s"] * 2
+        assert all(server.child.stopped for server in at.warden.servers[:2])
+        return at
+
+    play(scene)
