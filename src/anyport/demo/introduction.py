@@ -1,0 +1,50 @@
+"""Who the server says it is and what it says it can do, and the methods both eras share.
+
+It knows nothing of how a client comes to ask.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from anyport.demo.calls import Method
+from anyport.demo.options import Options
+from anyport.demo.prompts import complete, get_prompt, list_prompts
+from anyport.demo.resources import list_resources, list_templates, read_resource
+from anyport.demo.revisions import Json, Revision
+from anyport.demo.tools import call_tool, list_tools
+
+VERSION: Final = "1.0.0"
+
+METHODS: Final[Mapping[str, Method]] = {
+    "tools/list": list_tools,
+    "tools/call": call_tool,
+    "resources/list": list_resources,
+    "resources/templates/list": list_templates,
+    "resources/read": read_resource,
+    "prompts/list": list_prompts,
+    "prompts/get": get_prompt,
+    "completion/complete": complete,
+}
+
+
+def implementation(options: Options, revision: Revision) -> Json:
+    full = {
+        "name": options.name,
+        "version": VERSION,
+        "title": "Demonstration server",
+        "description": "Shows every feature of the protocol, in every revision.",
+    }
+    return revision.trim("implementation", full)
+
+
+def capabilities(revision: Revision) -> Json:
+    """Prompts and the list of resources never change, so nobody is promised notice of it."""
+    able: Json = {
+        "logging": {},
+        "prompts": {},
+        "resources": {"subscribe": True},
+        "tools": {"listChanged": True},
+    }
+    if revision.completions_capability:
+        able["completions"] = {}
+    return able

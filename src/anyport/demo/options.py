@@ -1,0 +1,106 @@
+"""The options of the demonstration server, most of which exist to make a client's life hard.
+
+Reads the command line and knows nothing else.
+"""
+
+import argparse
+from typing import Final
+
+import msgspec
+
+from anyport.demo.revisions import REVISIONS
+
+INSTRUCTIONS: Final = (
+    "A server for trying things out. Call 'echo' or 'add' to see an answer, 'slow' to see "
+    "progress, 'elicit' to be asked a question."
+)
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How this run of the server behaves."""
+
+    revisions: frozenset[str] = frozenset(REVISIONS)
+    die_on_discover: bool = False
+    slow_start_seconds: float = 0.0
+    name: str = "anyport-demo"
+    instructions: str = INSTRUCTIONS
+    noise: bool = False
+    filler_tools: int = 0
+    ask_roots: bool = False
+    page_size: int | None = None
+    empty_cursor: bool = False
+
+
+def read_options(argv: list[str]) -> Options:
+    """The options that `argv` spells.
+
+    Raises:
+        SystemExit: 2 after telling stderr what is wrong; 0 after `--help`.
+    """
+    parser = _parser()
+    given = parser.parse_args(argv)
+    revisions = frozenset(given.revision or REVISIONS)
+    if given.era is not None:
+        enveloped = given.era == "modern"
+        revisions = frozenset(r for r in revisions if REVISIONS[r].enveloped is enveloped)
+    if not revisions:
+        parser.error(f"--revision and --{given.era}-only leave no revision to speak")
+    return Options(
+        revisions=revisions,
+        die_on_discover=given.die_on_discover,
+        slow_start_seconds=given.slow_start,
+        name=given.name,
+        instructions=given.instructions,
+        noise=given.noise,
+        filler_tools=given.tools,
+        ask_roots=given.ask_roots,
+        page_size=given.page_size,
+        empty_cursor=given.empty_cursor,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="anyport demo-server",
+        description="A complete MCP server on stdin and stdout, for trying clients and gateways.",
+    )
+    add = parser.add_argument
+    add(
+        "--revision",
+        action="append",
+        choices=list(REVISIONS),
+        metavar="DATE",
+        help="a revision to speak; repeat it for more (default: all of them)",
+    )
+    era = parser.add_mutually_exclusive_group()
+    era.add_argument(
+        "--legacy-only",
+        dest="era",
+        action="store_const",
+        const="legacy",
+        help="speak only the revisions that begin with a handshake",
+    )
+    era.add_argument(
+        "--modern-only",
+        dest="era",
+        action="store_const",
+        const="modern",
+        help="speak only the revisions that have no handshake",
+    )
+    add("--page-size", type=_positive, metavar="N", help="at most N entries in a page of a list")
+    add("--empty-cursor", action="store_true", help='name the second page "", a legal cursor')
+    add("--tools", type=int, default=0, metavar="N", help="add N tools named tool_0000 and so on")
+    add("--name", default="anyport-demo", help="the name the server goes by")
+    add("--instructions", default=INSTRUCTIONS, metavar="TEXT", help="its hint for the model")
+    add("--ask-roots", action="store_true", help="ask for the roots right after the handshake")
+    add("--noise", action="store_true", help="print lines that are not JSON before the first one")
+    add("--slow-start", type=float, default=0.0, metavar="SECONDS", help="sleep before reading")
+    add("--die-on-discover", action="store_true", help="exit with 1 when asked server/discover")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number

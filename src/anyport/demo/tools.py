@@ -1,0 +1,346 @@
+"""The tools: each one shows a single thing that a client or a gateway must get right.
+
+A tool speaks to its client through the `Call` it is given. The only differences between revisions
+that appear here are in what a result may hold; those come from the revision's row.
+"""
+
+import asyncio
+import math
+import os
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+import msgspec
+
+from anyport.demo import content, questions
+from anyport.demo.arguments import BadArguments, fill
+from anyport.demo.calls import LEVELS, TOOLS_CHANGED, Call, Method, Question, Tool, Work, World
+from anyport.demo.faults import (
+    ABSENT,
+    INVALID_PARAMS,
+    Fault,
+    Unanswered,
+    object_member,
+    string_member,
+)
+from anyport.demo.paging import page
+from anyport.demo.resources import COUNTER, GREETING_RESOURCE, ICON, greeting, touch
+from anyport.demo.revisions import Json
+from anyport.demo.stdio import say
+
+TEXT_BYTES_MAX: Final = 64 * 1024 * 1024  # Enough to pass any sensible limit on a message.
+WAIT_SECONDS_MAX: Final = 3600  # A forgotten call must not keep the process for ever.
+STEPS_MAX: Final = 10_000  # Bounds the progress messages that one call can cause.
+
+_READ_ONLY: Final = {"readOnlyHint": True, "openWorldHint": False}
+_CHANGES: Final = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False}
+_DESTROYS: Final = {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": False}
+_STRING: Final[Json] = {"type": "string"}
+_GROWN: Final = "grown_"
+
+TOOLS: Final[dict[str, Tool]] = {}
+
+
+def start_tools(fillers: int) -> dict[str, Tool]:
+    """The tools a fresh server has, and as many that do nothing as were asked for."""
+    names = [f"tool_{number:04}" for number in range(fillers)]
+    return {**TOOLS, **{name: _filler(name) for name in names}}
+
+
+def list_tools(call: Call, params: Json) -> Json:
+    tools = call.world.tools.values()
+    entries = [call.revision.trim("tool", tool.descriptor) for tool in tools]
+    return page(call.world.options, "tools", entries, params)
+
+
+def call_tool(call: Call, params: Json) -> Work:
+    name = string_member(params, "name")
+    arguments = object_member(params, "arguments", default={})
+    known = call.world.tools.get(name)
+    if known is None:
+        raise Fault(INVALID_PARAMS, f"Unknown tool: {name}")
+    try:
+        filled = fill(known.descriptor["inputSchema"], arguments)
+    except BadArguments as error:
+        if call.revision.bad_arguments_are_results:
+            return content.failure(str(error))
+        raise Fault(INVALID_PARAMS, str(error)) from error
+    return known.run(call, filled)
+
+
+def _tool(
+    name: str,
+    says: str,
+    hints: Json,
+    properties: Json | None = None,
+    *,
+    optional: tuple[str, ...] = (),
+    more: Json | None = None,
+) -> Callable[[Method], Method]:
+    """Offers the function below it. An argument that has a default is not required either."""
+
+    def offer(run: Method) -> Method:
+        schema: Json = {"type": "object", "properties": properties or {}}
+        rules = schema["properties"].items()
+        required = [key for key, rule in rules if "default" not in rule and key not in optional]
+        if required:
+            schema["required"] = required
+        descriptor: Json = {
+            "name": name,
+            "title": name.replace("_", " ").capitalize(),
+            "description": says,
+            "inputSchema": schema,
+            "annotations": hints,
+        }
+        TOOLS[name] = Tool(descriptor={**descriptor, **(more or {})}, run=run)
+        return run
+
+    return offer
+
+
+@_tool(
+    "echo",
+    "Gives the text back.",
+    _READ_ONLY,
+    {"text": _STRING},
+    more={"_meta": {"demo.anyport/kind": "text"}},
+)
+def _echo(_call: Call, given: Json) -> Json:
+    return content.result(content.text(given["text"]))
+
+
+@_tool(
+    "add",
+    "Adds two numbers.",
+    _READ_ONLY,
+    {"a": {"type": "number"}, "b": {"type": "number"}},
+    more={
+        "outputSchema": {
+            "type": "object",
+            "properties": {"sum": {"type": "number"}},
+            "required": ["sum"],
+        }
+    },
+)
+def _add(call: Call, given: Json) -> Json:
+    total = given["a"] + given["b"]
+    if not math.isfinite(total):
+        return content.failure("The sum is too large for JSON")
+    return content.structured(call.revision, str(total), {"sum": total})
+
+
+@_tool(
+    "fail",
+    "Fails, as a tool does: with a result that says so.",
+    _READ_ONLY,
+    {"message": {"type": "string", "default": "This tool always fails."}},
+)
+def _fail(_call: Call, given: Json) -> Json:
+    return content.failure(given["message"])
+
+
+@_tool(
+    "error",
+    "Fails, as a server does: with a JSON-RPC error of your choice.",
+    _READ_ONLY,
+    {
+        "code": {"type": "integer", "default": 4001},
+        "message": {"type": "string", "default": "This tool always answers with an error."},
+        "data": {"description": "Anything."},
+    },
+    optional=("data",),
+)
+def _error(_call: Call, given: Json) -> NoReturn:
+    raise Fault(given["code"], given["message"], given.get("data", ABSENT))
+
+
+@_tool(
+    "slow",
+    "Takes its time, and reports progress to those who ask for it.",
+    _READ_ONLY,
+    {
+        "seconds": {"type": "number", "default": 1, "minimum": 0, "maximum": WAIT_SECONDS_MAX},
+        "steps": {"type": "integer", "default": 5, "minimum": 1, "maximum": STEPS_MAX},
+    },
+)
+async def _slow(call: Call, given: Json) -> Json:
+    steps = given["steps"]
+    call.log("info", f"slow: {steps} steps to go")
+    for step in range(1, steps + 1):
+        await asyncio.sleep(given["seconds"] / steps)
+        call.progress(step, steps, f"Step {step} of {steps}")
+    call.log("info", "slow: done")
+    return content.result(content.text(f"Done after {steps} steps."))
+
+
+@_tool("image", "Shows a picture.", _READ_ONLY, more={"icons": [ICON]})
+def _image(_call: Call, _given: Json) -> Json:
+    return content.result(content.image())
+
+
+@_tool("audio", "Plays a sound.", _READ_ONLY)
+def _audio(call: Call, _given: Json) -> Json:
+    return content.result(content.audio(call.revision))
+
+
+@_tool("everything_content", "Answers with every kind of content but sound.", _READ_ONLY)
+def _everything_content(call: Call, _given: Json) -> Json:
+    blocks = [content.text("Every kind of content:"), content.image()]
+    if "resource_link" in call.revision.content:
+        blocks.append(content.link(call.revision, GREETING_RESOURCE))
+    blocks.append(content.embedded(greeting()))
+    return content.result(*blocks)
+
+
+@_tool(
+    "elicit",
+    "Asks the user to fill in a form or to visit a page, and reports the answer.",
+    _READ_ONLY,
+    {"kind": {"type": "string", "enum": ["form", "url"], "default": "form"}},
+)
+async def _elicit(call: Call, given: Json) -> Json:
+    kind, revision = given["kind"], call.revision
+    if kind not in revision.elicitation_modes:
+        return content.failure(f"Revision {revision.name} has no elicitation of the kind {kind}")
+    if kind == "form":
+        return await _ask_and_report(call, questions.form(revision), "action")
+    call.world.elicitations += 1
+    elicitation_id = f"elicitation-{call.world.elicitations}"
+    question = questions.url(revision, elicitation_id)
+    report = await _ask_and_report(call, question, "action")
+    if revision.elicitation_ids and "isError" not in report:
+        call.notify("notifications/elicitation/complete", {"elicitationId": elicitation_id})
+    return report
+
+
+@_tool(
+    "sample",
+    "Asks the client's model to answer a prompt, and reports the answer.",
+    _READ_ONLY,
+    {"prompt": _STRING},
+)
+async def _sample(call: Call, given: Json) -> Json:
+    return await _ask_and_report(call, questions.sampling(given["prompt"]), "content")
+
+
+@_tool("roots", "Asks the client for its roots, and reports them.", _READ_ONLY)
+async def _roots(call: Call, _given: Json) -> Json:
+    return await _ask_and_report(call, questions.roots(), "roots")
+
+
+async def _ask_and_report(call: Call, question: Question, member: str) -> Json:
+    """The client's answer as JSON text. An answer without `member` is no answer."""
+    try:
+        answer = await call.ask(question)
+    except Unanswered as error:
+        return content.failure(str(error))
+    if member not in answer:
+        return content.failure(f"The client's answer to {question.method} has no '{member}'")
+    return content.result(content.text(msgspec.json.encode(answer).decode()))
+
+
+@_tool(
+    "log",
+    "Writes a log message, which arrives if the client wants that level.",
+    _READ_ONLY,
+    {"level": {"type": "string", "enum": list(LEVELS)}, "text": _STRING},
+)
+def _log(call: Call, given: Json) -> Json:
+    call.log(given["level"], given["text"])
+    return content.result(content.text(f"Logged at {given['level']}."))
+
+
+@_tool(
+    "big",
+    "Answers with a text of that many bytes.",
+    _READ_ONLY,
+    {"bytes": {"type": "integer", "minimum": 0, "maximum": TEXT_BYTES_MAX}},
+)
+def _big(_call: Call, given: Json) -> Json:
+    size = given["bytes"]
+    return content.result(content.text(("0123456789" * (size // 10 + 1))[:size]))
+
+
+@_tool(
+    "touch",
+    "Changes the counter or an item, and tells its subscribers.",
+    _CHANGES,
+    {"uri": {"type": "string", "default": COUNTER}},
+)
+def _touch(call: Call, given: Json) -> Json:
+    version = touch(call.world, given["uri"])
+    if version is None:
+        return content.failure(f"There is nothing to touch at {given['uri']}")
+    return content.result(content.text(f"{given['uri']} is now at version {version}."))
+
+
+@_tool("grow", "Adds a tool, and tells that the list has changed.", _CHANGES)
+def _grow(call: Call, _given: Json) -> Json:
+    name = f"{_GROWN}{len(_grown(call.world)) + 1}"
+    call.world.tools[name] = _filler(name)
+    call.world.announce(TOOLS_CHANGED)
+    return content.result(content.text(f"Added {name}."))
+
+
+@_tool("shrink", "Removes the tool that was added last.", _DESTROYS)
+def _shrink(call: Call, _given: Json) -> Json:
+    grown = _grown(call.world)
+    if not grown:
+        return content.failure("There is no tool to remove; 'grow' adds one")
+    del call.world.tools[grown[-1]]
+    call.world.announce(TOOLS_CHANGED)
+    return content.result(content.text(f"Removed {grown[-1]}."))
+
+
+@_tool(
+    "env",
+    "Tells the value of an environment variable of the server.",
+    _READ_ONLY,
+    {"name": _STRING},
+    more={
+        "outputSchema": {
+            "type": "object",
+            "properties": {"value": {"type": ["string", "null"]}},
+            "required": ["value"],
+        }
+    },
+)
+def _env(call: Call, given: Json) -> Json:
+    raw = os.environ.get(given["name"])
+    # A value that is not UTF-8 could not be sent; it is shown with question marks.
+    value = None if raw is None else raw.encode(errors="replace").decode()
+    words = "null" if value is None else value
+    return content.structured(call.revision, words, {"value": value})
+
+
+@_tool(
+    "exit",
+    "Ends the server without an answer, as a crash does.",
+    _DESTROYS,
+    {"code": {"type": "integer", "default": 1, "minimum": 0, "maximum": 255}},
+)
+def _exit(_call: Call, given: Json) -> NoReturn:
+    say(f"exiting with code {given['code']}, as asked")
+    os._exit(given["code"])
+
+
+@_tool("stderr", "Writes a line to the server's standard error.", _READ_ONLY, {"text": _STRING})
+def _stderr(_call: Call, given: Json) -> Json:
+    say(given["text"])
+    return content.result(content.text("Written."))
+
+
+def _filler(name: str) -> Tool:
+    return Tool(
+        descriptor={
+            "name": name,
+            "description": "Says its own name.",
+            "inputSchema": {"type": "object", "properties": {}},
+            "annotations": _READ_ONLY,
+        },
+        run=lambda _call, _given: content.result(content.text(name)),
+    )
+
+
+def _grown(world: World) -> list[str]:
+    return [name for name in world.tools if name.startswith(_GROWN)]

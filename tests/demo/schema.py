@@ -1,0 +1,107 @@
+"""Holds messages against the official schema of a revision, made strict.
+
+The official schemas let any member pass. Here a member that a shape does not name is a fault, so
+that a field of a newer revision is noticed in an older one.
+"""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+
+SCHEMAS = Path(__file__).with_name("schemas")
+
+RESULTS = {
+    "initialize": "InitializeResult",
+    "ping": "EmptyResult",
+    "logging/setLevel": "EmptyResult",
+    "resources/subscribe": "EmptyResult",
+    "resources/unsubscribe": "EmptyResult",
+    "server/discover": "DiscoverResult",
+    "subscriptions/listen": "SubscriptionsListenResult",
+    "tools/list": "ListToolsResult",
+    "tools/call": "CallToolResult",
+    "resources/list": "ListResourcesResult",
+    "resources/templates/list": "ListResourceTemplatesResult",
+    "resources/read": "ReadResourceResult",
+    "prompts/list": "ListPromptsResult",
+    "prompts/get": "GetPromptResult",
+    "completion/complete": "CompleteResult",
+}
+SENT = {
+    "notifications/cancelled": "CancelledNotification",
+    "notifications/progress": "ProgressNotification",
+    "notifications/message": "LoggingMessageNotification",
+    "notifications/resources/updated": "ResourceUpdatedNotification",
+    "notifications/tools/list_changed": "ToolListChangedNotification",
+    "notifications/subscriptions/acknowledged": "SubscriptionsAcknowledgedNotification",
+    "notifications/elicitation/complete": "ElicitationCompleteNotification",
+    "elicitation/create": "ElicitRequest",
+    "sampling/createMessage": "CreateMessageRequest",
+    "roots/list": "ListRootsRequest",
+}
+ERRORS = {
+    -32021: "MissingRequiredClientCapabilityError",
+    -32022: "UnsupportedProtocolVersionError",
+}
+
+
+def check_result(revision: str, method: str, result: Any) -> None:
+    asks = isinstance(result, dict) and result.get("resultType") == "input_required"
+    _check(revision, "InputRequiredResult" if asks else RESULTS[method], result)
+
+
+def check_error(revision: str, message: dict[str, Any]) -> None:
+    definitions = _document(revision)[1]
+    name = ERRORS.get(message["error"]["code"])
+    if name not in definitions:
+        name = "JSONRPCError" if "JSONRPCError" in definitions else "JSONRPCErrorResponse"
+    _check(revision, name, message)
+
+
+def check_sent(revision: str, message: dict[str, Any]) -> None:
+    """Checks what the server sends of its own accord: a notification or a request."""
+    name = SENT[message["method"]]
+    known = _document(revision)[1][name]["properties"]
+    # Older schemas describe method and params alone, and leave the rest to JSON-RPC.
+    _check(revision, name, {k: v for k, v in message.items() if k in known or k == "params"})
+
+
+def knows(revision: str, message: dict[str, Any]) -> bool:
+    return SENT.get(message["method"]) in _document(revision)[1]
+
+
+def _check(revision: str, name: str, value: Any) -> None:
+    errors = [
+        f"{'/'.join(map(str, error.instance_path))}: {error.message}"
+        for error in _validator(revision, name).iter_errors(value)
+    ]
+    assert not errors, f"not a {name} of {revision}: {errors}\n{value}"
+
+
+@cache
+def _validator(revision: str, name: str) -> jsonschema_rs.Validator:
+    key, definitions = _document(revision)
+    return jsonschema_rs.validator_for({"$ref": f"#/{key}/{name}", key: definitions})
+
+
+@cache
+def _document(revision: str) -> tuple[str, dict[str, Any]]:
+    document = json.loads((SCHEMAS / f"{revision}.json").read_text())
+    key = "$defs" if "$defs" in document else "definitions"
+    return key, {name: _strict(rule) for name, rule in document[key].items()}
+
+
+def _strict(rule: Any) -> Any:
+    if isinstance(rule, list):
+        return [_strict(part) for part in rule]
+    if not isinstance(rule, dict):
+        return rule
+    strict = {key: _strict(part) for key, part in rule.items()}
+    if isinstance(rule.get("properties"), dict) and rule.get("type") == "object":
+        # A member that refines `error` names only what it refines.
+        refines = {"code", "data"} == set(rule["properties"])
+        strict.setdefault("additionalProperties", refines)
+    return strict

@@ -1,0 +1,20 @@
+"""Who the server says it is."""
+
+import pytest
+
+from anyport.demo.introduction import capabilities, implementation
+from anyport.demo.options import Options
+from anyport.demo.revisions import REVISIONS
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_completions_are_declared_wherever_there_is_a_word_for_it(revision: str) -> None:
+    declared = capabilities(REVISIONS[revision])
+
+    assert ("completions" in declared) is (revision != "2024-11-05")
+
+
+def test_the_oldest_revision_gets_a_name_and_a_version_and_no_more() -> None:
+    introduced = implementation(Options(name="me"), REVISIONS["2024-11-05"])
+
+    assert introduced == {"name": "me", "version": "1.0.0"}
