@@ -1,0 +1,213 @@
+"""What the gateway answers itself: lists, discovery, log levels, listening, its own tools."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from anyport.gateway.feed import Feed, Listening
+from anyport.gateway.interest import Interest
+from anyport.gateway.profile import Profile
+from anyport.gateway.relay import Relay
+from anyport.protocol.capability import gateway_capabilities
+from anyport.protocol.errors import Fault, invalid_params, tool_error
+from anyport.protocol.exchange import Answered, Exchange, Failed
+from anyport.protocol.legacy_front import LOG_LEVELS, Description
+from anyport.protocol.method import Travel
+from anyport.protocol.modern_front import SUPPORTED
+from anyport.protocol.revision import Era
+from anyport.routing.paging import PAGE_ENTRIES_MAX, page
+from anyport.routing.route import Route, owner_of_uri
+from anyport.upstream.server import Server
+from anyport.wire import members
+
+EMPTY: Final = Answered(b"{}")
+LIST_FLAGS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
+
+
+class BadQuery(ValueError):
+    """A question to the journal that cannot be asked; the text says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What the desk needs from the gateway."""
+
+    status: Callable[[Profile], dict[str, Any]]
+    events: Callable[[bytes], Coroutine[Any, Any, bytes]]
+    """Takes the raw arguments of `get_events`, gives a raw array. Raises `BadQuery`."""
+    describe: Callable[[str], Description]
+    spawn: Callable[[Coroutine[Any, Any, None], str], None]
+    later: Callable[[float, Callable[[], None]], object]
+    list_seconds: float
+    cursor_key: bytes
+
+
+class Desk:
+    """Answers what no single server can."""
+
+    def __init__(self, relay: Relay, feed: Feed, interest: Interest, means: Means) -> None:
+        self._relay = relay
+        self._feed = feed
+        self._interest = interest
+        self._means = means
+        self._waiting: list[tuple[Profile, Callable[[], None]]] = []
+        self._local: dict[str, Callable[[Exchange, Profile], None]] = {
+            "ping": lambda exchange, _: exchange.end(EMPTY),
+            "server/discover": self._discover,
+            "logging/setLevel": self._set_level,
+            "subscriptions/listen": self._listen,
+        }
+
+    def answer(self, exchange: Exchange, profile: Profile) -> None:
+        """Answer a request that the gateway answers itself."""
+        if exchange.method.travel is Travel.MERGE:
+            self.wait_for_lists(profile, partial(self._list, exchange, profile))
+        else:
+            self._local[exchange.method.name](exchange, profile)
+
+    def use_tool(self, exchange: Exchange, profile: Profile, tool: str) -> None:
+        """Run one of the gateway's own tools."""
+        if tool == "gateway_status":
+            report = msgspec.json.encode(self._means.status(profile))
+            self._relay.finish(exchange, "", tool, Answered(_text_result(report)))
+        else:
+            self._means.spawn(self._get_events(exchange, tool), tool)
+
+    def subscribe(self, exchange: Exchange, server: Server, route: Route) -> None:
+        """Start or end a client's interest in a resource."""
+        self._interest.take(exchange, server, route)
+
+    def wait_for_lists(self, profile: Profile, then: Callable[[], None]) -> None:
+        """Run something once every server has told what it offers, or has had its time."""
+        if profile.settled:
+            then()
+            return
+        waiting = (profile, then)
+        self._waiting.append(waiting)
+        self._means.later(self._means.list_seconds, partial(self._give_up, waiting))
+
+    def lists_settled(self) -> None:
+        """Some server's lists have come, or never will: serve those who waited for them."""
+        ready = [waiting for waiting in self._waiting if waiting[0].settled]
+        self._waiting = [waiting for waiting in self._waiting if not waiting[0].settled]
+        for _, then in ready:
+            then()
+
+    def pass_level(self, server: Server) -> None:
+        """Tell a legacy server the most talkative level that anybody wants."""
+        level = self._feed.wanted_level(server)
+        if level is None:
+            return
+        params = members.join([("level", members.text(level))])
+        for _, connection in server.connections():
+            peer = connection.peer
+            if peer is not None and peer.revision.era is Era.LEGACY and peer.offers("logging"):
+                connection.call("logging/setLevel", params, lambda _: None)
+
+    def _give_up(self, waiting: tuple[Profile, Callable[[], None]]) -> None:
+        if waiting not in self._waiting:
+            return
+        self._waiting.remove(waiting)
+        for server in waiting[0].servers.values():
+            server.late = server.late or not server.settled
+        waiting[1]()
+        self.lists_settled()
+
+    def _list(self, exchange: Exchange, profile: Profile) -> None:
+        kind = exchange.method.kind
+        if exchange.ended or kind is None:
+            return
+        raw = members.members(exchange.params).get("cursor")
+        cursor = None if raw is None or bytes(raw) == b"null" else bytes(raw)
+        outcome = page(
+            kind,
+            profile.catalog.entries_for(kind, exchange.caller.revision.era),
+            cursor,
+            size=PAGE_ENTRIES_MAX,
+            key=self._means.cursor_key,
+            extras=profile.catalog.extras(kind),
+        )
+        self._feed.shown(exchange.caller.session, kind)
+        exchange.end(Failed(outcome) if isinstance(outcome, Fault) else Answered(outcome))
+
+    def _discover(self, exchange: Exchange, profile: Profile) -> None:
+        description = self._means.describe(profile.slug)
+        result: dict[str, object] = {
+            "supportedVersions": SUPPORTED,
+            "capabilities": gateway_capabilities(exchange.caller.revision),
+        }
+        if description.instructions is not None:
+            result["instructions"] = description.instructions
+        exchange.end(Answered(msgspec.json.encode(result)))
+
+    def _set_level(self, exchange: Exchange, profile: Profile) -> None:
+        raw = members.members(exchange.params).get("level")
+        level = next((name for name in LOG_LEVELS if raw == msgspec.Raw(members.text(name))), None)
+        if level is None:
+            words = f"Invalid params: level must be one of {', '.join(LOG_LEVELS)}"
+            exchange.end(Failed(invalid_params(words)))
+            return
+        session = exchange.caller.session
+        if session is not None:
+            session.log_level = level
+        for server in profile.servers.values():
+            self.pass_level(server)
+        exchange.end(EMPTY)
+
+    def _listen(self, exchange: Exchange, profile: Profile) -> None:
+        wishes = _wishes(exchange.params)
+        if wishes is None:
+            words = "Invalid params: subscriptions/listen needs notifications, an object"
+            exchange.end(Failed(invalid_params(words)))
+            return
+        flags = frozenset(flag for flag in LIST_FLAGS if wishes.get(flag) is True)
+        asked = wishes.get("resourceSubscriptions")
+        uris = [
+            uri
+            for uri in (asked if isinstance(asked, list) else [])
+            if isinstance(uri, str) and owner_of_uri(uri, profile.catalog) is not None
+        ]
+        listening = Listening(exchange, flags, frozenset(uris))
+        self._feed.listening[exchange] = listening
+        exchange.on_cancel = lambda _: self._unlisten(exchange, profile)
+        honoured: dict[str, object] = {flag: True for flag in LIST_FLAGS if flag in flags}
+        if isinstance(asked, list):
+            honoured["resourceSubscriptions"] = uris
+        acknowledgement = msgspec.json.encode({"notifications": honoured})
+        listening.tell("notifications/subscriptions/acknowledged", acknowledgement)
+        self._follow(profile)
+
+    def _unlisten(self, exchange: Exchange, profile: Profile) -> None:
+        self._feed.listening.pop(exchange, None)
+        self._follow(profile)
+
+    def _follow(self, profile: Profile) -> None:
+        for server in profile.servers.values():
+            self._interest.sync(server)
+
+    async def _get_events(self, exchange: Exchange, tool: str) -> None:
+        arguments = members.members(exchange.params).get("arguments", msgspec.Raw(b"{}"))
+        try:
+            result = _text_result(await self._means.events(bytes(arguments)))
+        except BadQuery as error:
+            result = tool_error(f"get_events: {error}")
+        except Exception as error:  # noqa: BLE001 - the caller waits for an answer
+            self._relay.broke(exchange, error)
+            return
+        self._relay.finish(exchange, "", tool, Answered(result))
+
+
+def _wishes(params: bytes) -> dict[str, object] | None:
+    raw = members.members(params).get("notifications")
+    try:
+        return None if raw is None else msgspec.json.decode(raw, type=dict[str, object])
+    except msgspec.DecodeError:
+        return None
+
+
+def _text_result(document: bytes) -> bytes:
+    """A tool result whose one text is a JSON document."""
+    return b'{"content":[{"type":"text","text":%b}]}' % members.text(document.decode())

@@ -1,0 +1,237 @@
+"""What servers say on their own, brought to the clients that asked for it.
+
+List changes, resource updates, logs: each goes to exactly those sessions and listeners that
+want it, under the names of their profile.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from anyport.gateway.profile import Profile
+from anyport.protocol import meta
+from anyport.protocol.exchange import Exchange, Log, Notice, Session
+from anyport.protocol.legacy_front import LOG_LEVELS
+from anyport.protocol.method import CHANGES, Kind
+from anyport.protocol.revision import Era
+from anyport.routing.catalog import Catalog
+from anyport.routing.route import owner_of_uri
+from anyport.routing.uris import qualified
+from anyport.upstream.server import LeaseKey, Server
+from anyport.wire import members
+from anyport.wire.frame import Notification
+
+_FLAGS: Final[Mapping[str, str]] = {
+    CHANGES[Kind.TOOLS]: "toolsListChanged",
+    CHANGES[Kind.PROMPTS]: "promptsListChanged",
+    CHANGES[Kind.RESOURCES]: "resourcesListChanged",
+}
+
+
+class Listening:
+    """One modern client's open `subscriptions/listen`."""
+
+    def __init__(self, exchange: Exchange, flags: frozenset[str], uris: frozenset[str]) -> None:
+        self.exchange = exchange
+        self.flags = flags
+        self.uris = uris
+        """Public URIs."""
+
+    def tell(self, method: str, params: bytes) -> None:
+        """Send one notification on this stream."""
+        self.exchange.tell(self.exchange, Notice(method, params))
+
+
+class Feed:
+    """Who wants to be told what."""
+
+    def __init__(
+        self,
+        profiles: Mapping[str, Profile],
+        open_exchanges: Callable[[Server], list[Exchange]],
+    ) -> None:
+        self.sessions: dict[str, Session] = {}
+        self.listening: dict[Exchange, Listening] = {}
+        self._profiles = profiles
+        self._open_exchanges = open_exchanges
+        self._shown: dict[str, set[Kind]] = {}
+
+    def opened(self, session: Session) -> None:
+        """A legacy session can be told things from now on."""
+        self.sessions[session.id] = session
+        self._shown[session.id] = set()
+
+    def closed(self, session: Session) -> None:
+        """Nobody is there any more."""
+        self.sessions.pop(session.id, None)
+        self._shown.pop(session.id, None)
+
+    def shown(self, session: Session | None, kind: Kind) -> None:
+        """A session has seen a list: it wants to know when the list changes."""
+        if session is not None and session.id in self._shown:
+            self._shown[session.id].add(kind)
+
+    def lists_changed(self, profile: Profile, kinds: frozenset[Kind]) -> None:
+        """Tell everyone who sees these lists that they changed; one message for each list."""
+        told = {CHANGES[kind]: kind for kind in Kind if kind in kinds}
+        for method in told:
+            affected = {kind for kind in kinds if CHANGES[kind] == method}
+            for session in self._sessions_of(profile):
+                if self._shown[session.id] & affected:
+                    session.notify(method, None)
+            for listening in self._listening_of(profile):
+                if _FLAGS[method] in listening.flags:
+                    listening.tell(method, b"{}")
+
+    def told(self, server: Server, key: LeaseKey, notification: Notification) -> None:
+        """Bring a server's notification to those whom it concerns."""
+        params = notification.params if notification.params is not None else b"{}"
+        if params[:1] != b"{":
+            return
+        match notification.method:
+            case "notifications/message":
+                self._log(server, key, params)
+            case "notifications/resources/updated":
+                # On a modern server's stream it bears the id of our own listening.
+                self._updated(server, meta.restamp(params, {meta.SUBSCRIPTION_ID: None}))
+            case "notifications/subscriptions/acknowledged":
+                return  # The answer to our own listening, and nobody else's business.
+            case _:
+                # Words of a newer revision, or a vendor's: for the one client there can be.
+                session = self.sessions.get(key.owner)
+                if session is not None:
+                    session.notify(notification.method, notification.params)
+
+    def uris_of(self, server: Server) -> frozenset[str]:
+        """The native URIs on this server that someone follows."""
+        owners = [
+            owner_of_uri(uri, profile.catalog)
+            for profile in self._profiles.values()
+            if server.slug in profile.servers
+            for uri in self._followed(profile)
+        ]
+        return frozenset(
+            owner[1] for owner in owners if owner is not None and owner[0] == server.slug
+        )
+
+    def wanted_level(self, server: Server) -> str | None:
+        """The most talkative level that any session of the server's profiles set."""
+        levels = [
+            session.log_level
+            for session in self.sessions.values()
+            if session.log_level is not None and server.slug in self._servers_of(session)
+        ]
+        return min(levels, key=LOG_LEVELS.index, default=None)
+
+    def _followed(self, profile: Profile) -> set[str]:
+        followed: set[str] = set()
+        for session in self._sessions_of(profile):
+            followed |= session.subscriptions
+        for listening in self._listening_of(profile):
+            followed |= listening.uris
+        return followed
+
+    def _log(self, server: Server, key: LeaseKey, params: bytes) -> None:
+        level = _text(params, "level")
+        rank = LOG_LEVELS.index(level) if level in LOG_LEVELS else len(LOG_LEVELS)
+        for session in self._hearers(server, key):
+            wanted = session.log_level
+            if wanted is None or rank >= LOG_LEVELS.index(wanted):
+                own = _with_logger(self._profiles[session.profile], server.slug, params)
+                session.notify("notifications/message", own)
+        self._log_to_modern(server, rank, params)
+
+    def _log_to_modern(self, server: Server, rank: int, params: bytes) -> None:
+        """A modern client gets a log only with a request that asked, and only if it is that one's.
+
+        A legacy server does not say which call a log belongs to, so with several calls open
+        nobody gets it.
+        """
+        exchanges = self._open_exchanges(server)
+        if len(exchanges) != 1 or exchanges[0].caller.revision.era is not Era.MODERN:
+            return
+        wanted = exchanges[0].caller.log_level
+        if wanted is not None and rank >= LOG_LEVELS.index(wanted):
+            profile = self._profiles[exchanges[0].caller.profile]
+            own = _with_logger(profile, server.slug, params)
+            exchanges[0].tell(exchanges[0], Log(own))
+
+    def _updated(self, server: Server, params: bytes) -> None:
+        native = _text(params, "uri")
+        if native is None:
+            return
+        for profile in self._profiles.values():
+            if server.slug not in profile.servers:
+                continue
+            spelled = partial(_spelled, profile.catalog, server.slug, native)
+            for session in self._sessions_of(profile):
+                uri = spelled(session.subscriptions)
+                if uri is not None:
+                    own = _with_uri(params, native, uri)
+                    session.notify("notifications/resources/updated", own)
+            for listening in self._listening_of(profile):
+                uri = spelled(listening.uris)
+                if uri is not None:
+                    own = _with_uri(params, native, uri)
+                    listening.tell("notifications/resources/updated", own)
+
+    def _hearers(self, server: Server, key: LeaseKey) -> list[Session]:
+        if key.owner:
+            owner = self.sessions.get(key.owner)
+            return [] if owner is None else [owner]
+        return [
+            session
+            for session in self.sessions.values()
+            if server.slug in self._servers_of(session)
+        ]
+
+    def _sessions_of(self, profile: Profile) -> list[Session]:
+        return [session for session in self.sessions.values() if session.profile == profile.slug]
+
+    def _listening_of(self, profile: Profile) -> list[Listening]:
+        return [
+            listening
+            for listening in self.listening.values()
+            if listening.exchange.caller.profile == profile.slug and not listening.exchange.ended
+        ]
+
+    def _servers_of(self, session: Session) -> Mapping[str, Server]:
+        return self._profiles[session.profile].servers
+
+
+def _spelled(
+    catalog: Catalog, slug: str, native: str, followed: set[str] | frozenset[str]
+) -> str | None:
+    """A server's URI as one who follows it, or what it is a part of, knows it; None if nobody."""
+    whole: str | None = None
+    for uri in followed:
+        owner = owner_of_uri(uri, catalog)
+        if owner is None or owner[0] != slug:
+            continue
+        if owner[1] == native:
+            return uri
+        if native.startswith(owner[1].rstrip("/") + "/"):
+            whole = native if uri == owner[1] else qualified(slug, native)
+    return whole
+
+
+def _with_uri(params: bytes, native: str, uri: str) -> bytes:
+    return params if uri == native else members.edit(params, {"uri": members.text(uri)})
+
+
+def _with_logger(profile: Profile, slug: str, params: bytes) -> bytes:
+    """Name the server as the logger; a transparent profile has only one and needs no name."""
+    if profile.transparent:
+        return params
+    logger = _text(params, "logger")
+    name = slug if logger is None else f"{slug}/{logger}"
+    return members.edit(params, {"logger": members.text(name)})
+
+
+def _text(holder: bytes, name: str) -> str | None:
+    raw = members.members(holder).get(name)
+    if raw is None or bytes(raw)[:1] != b'"':
+        return None
+    return msgspec.json.decode(raw, type=str)

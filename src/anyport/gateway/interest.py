@@ -1,0 +1,114 @@
+"""Which resources somebody follows, and keeping the servers told of it.
+
+However many clients follow a resource, its server hears of the first and of the last. After a
+restart the server is told again.
+"""
+
+from functools import partial
+
+from anyport.gateway.feed import Feed
+from anyport.protocol.errors import Fault, Situation, not_running
+from anyport.protocol.exchange import Answered, Exchange, Failed, Refused, Session
+from anyport.protocol.revision import Era
+from anyport.routing.route import Route
+from anyport.upstream.connection import Answer, Connection, Lost
+from anyport.upstream.server import Server
+from anyport.wire import members
+from anyport.wire.frame import Failure
+
+
+class Interest:
+    """The resources that the servers know to be followed."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._known: dict[str, set[str]] = {}
+
+    def take(self, exchange: Exchange, server: Server, route: Route) -> None:
+        """A legacy client starts or ends following a resource."""
+        session = exchange.caller.session
+        if session is None:
+            words = f"{exchange.method.name} needs a session: send initialize first"
+            exchange.end(Failed(Fault(situation=Situation.INVALID_REQUEST, message=words)))
+            return
+        if exchange.method.name == "resources/subscribe":
+            session.subscriptions.add(route.public)
+            news = route.native not in self._known.get(server.slug, set())
+        else:
+            session.subscriptions.discard(route.public)
+            news = route.native not in self._feed.uris_of(server)
+        if not news or _is_modern(server):
+            self.sync(server)
+            exchange.end(Answered(b"{}"))
+            return
+        server.lease_main(partial(self._forward, exchange, session, server, route))
+
+    def restore(self, server: Server) -> None:
+        """A server has started: it knows nothing yet."""
+        self._known[server.slug] = set()
+        self.sync(server)
+
+    def sync(self, server: Server) -> None:
+        """Tell a server what has changed in what is followed."""
+        wanted = self._feed.uris_of(server)
+        known = self._known.setdefault(server.slug, set())
+        if _is_modern(server):
+            server.watch(wanted)
+        else:
+            self._tell(server, "resources/subscribe", wanted - known)
+            self._tell(server, "resources/unsubscribe", known - wanted)
+        self._known[server.slug] = set(wanted)
+
+    def _tell(self, server: Server, method: str, uris: frozenset[str] | set[str]) -> None:
+        main = server.main
+        connection = None if main is None else main.connection
+        if connection is None:
+            return
+        for uri in sorted(uris):
+            params = members.join([("uri", members.text(uri))])
+            connection.call(method, params, lambda _: None)
+
+    def _forward(
+        self,
+        exchange: Exchange,
+        session: Session,
+        server: Server,
+        route: Route,
+        lease: Connection | str,
+    ) -> None:
+        """Let the server itself say whether the resource can be followed."""
+        if isinstance(lease, str):
+            session.subscriptions.discard(route.public)
+            exchange.end(Failed(not_running(server.slug, lease)))
+            return
+        if _is_modern(server):
+            # It was still starting when the client asked, and nobody knew what it speaks.
+            self.sync(server)
+            exchange.end(Answered(b"{}"))
+            return
+        answered = partial(self._answered, exchange, session, server, route)
+        sent = lease.call(exchange.method.name, route.params, answered)
+        if isinstance(sent, Lost):
+            answered(sent)
+
+    def _answered(
+        self, exchange: Exchange, session: Session, server: Server, route: Route, answer: Answer
+    ) -> None:
+        if isinstance(answer, Lost | Failure):
+            session.subscriptions.discard(route.public)
+        if isinstance(answer, Lost):
+            exchange.end(Failed(not_running(server.slug, answer.reason)))
+        elif isinstance(answer, Failure):
+            exchange.end(Refused(answer.error))
+        else:
+            known = self._known.setdefault(server.slug, set())
+            if exchange.method.name == "resources/subscribe":
+                known.add(route.native)
+            else:
+                known.discard(route.native)
+            exchange.end(Answered(b"{}"))
+
+
+def _is_modern(server: Server) -> bool:
+    peer = server.peer
+    return peer is not None and peer.revision.era is Era.MODERN

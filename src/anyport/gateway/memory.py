@@ -1,0 +1,59 @@
+"""Giving memory back: after large messages the process is as small as before.
+
+The C library of most Linux systems keeps what was freed, and after each large block it decides
+to keep more, so that a few answers of some megabytes would be held for good. Elsewhere there is
+nothing to do. This file knows the allocator, not who uses the memory.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Final
+
+MMAP_BYTES_MIN: Final = 1024 * 1024
+"""Blocks from here on go back to the system when freed. A read of a pipe stays well below."""
+FREE_BYTES_MAX: Final = 4 * 1024 * 1024
+"""What may lie idle between blocks that are in use; less is soon needed again."""
+
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+_NUMBERS: Final = 10
+"""What `mallinfo2` tells."""
+_FREE: Final = 8
+"""Which of them is how much is free, `fordblks`."""
+
+
+class Memory:
+    """The allocator of this process."""
+
+    def __init__(self) -> None:
+        self._trim: Callable[[], None] | None = None
+
+    def give_back(self) -> None:
+        """Return what lies idle to the system, if that is much."""
+        if self._trim is None:
+            self._trim = _prepare()
+        self._trim()
+
+
+def _prepare() -> Callable[[], None]:
+    """Set the thresholds; what is to be done from time to time."""
+    if sys.platform != "linux":
+        return lambda: None
+    import ctypes  # noqa: PLC0415 - a gateway starts without it
+
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "mallinfo2"):  # Not the GNU library, or an old one.
+        return lambda: None
+
+    class Report(ctypes.Structure):
+        _fields_ = (("numbers", ctypes.c_size_t * _NUMBERS),)
+
+    library.mallinfo2.restype = Report
+    library.mallopt(_M_MMAP_THRESHOLD, MMAP_BYTES_MIN)
+    library.mallopt(_M_TRIM_THRESHOLD, FREE_BYTES_MAX)
+
+    def trim() -> None:
+        if library.mallinfo2().numbers[_FREE] > FREE_BYTES_MAX:
+            library.malloc_trim(0)
+
+    return trim

@@ -1,0 +1,160 @@
+"""What servers ask, brought to the client whose call caused it, and the answer back."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from anyport.protocol import meta
+from anyport.protocol.capability import ClientCapabilities
+from anyport.protocol.exchange import Exchange, NeedInput, Question, Session
+from anyport.protocol.method import QUESTIONS
+from anyport.upstream.connection import Connection
+from anyport.upstream.server import LeaseKey, Server
+from anyport.wire import codec, members
+from anyport.wire.frame import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    Failure,
+    Notification,
+    Request,
+    Result,
+)
+
+QUESTION_SECONDS_MAX: Final = 600.0
+"""People take their time; after this they are not coming back."""
+
+OPEN_QUESTIONS_MAX: Final = 256
+"""Questions of all servers together that no client has answered yet."""
+
+
+class Questions:
+    """The open questions of all servers."""
+
+    def __init__(
+        self,
+        sessions: Mapping[str, Session],
+        open_exchanges: Callable[[Server], list[Exchange]],
+        later: Callable[[float, Callable[[], None]], object],
+    ) -> None:
+        self._later = later
+        self._sessions = sessions
+        self._open_exchanges = open_exchanges
+        self._open: dict[tuple[Connection, bytes], Question] = {}
+
+    def asked(
+        self, server: Server, key: LeaseKey, connection: Connection, request: Request
+    ) -> None:
+        """Take a server's request to a client, or answer it ourselves."""
+        if request.method == "ping":
+            connection.answer(request.id, Result(request.id, b"{}"))
+            return
+        exchange = self._cause(server, key)
+        session = self._sessions.get(key.owner)
+        if exchange is not None:
+            capabilities = exchange.caller.capabilities
+        elif session is not None:
+            capabilities = session.capabilities
+        else:
+            capabilities = None
+        refusal = refusal_of(request, capabilities)
+        if refusal is None and len(self._open) >= OPEN_QUESTIONS_MAX:
+            refusal = codec.error(-32000, "Too many questions are waiting for an answer")
+        if (connection, request.id) in self._open:
+            refusal = codec.error(INVALID_REQUEST, "A request with this id is still open")
+        if refusal is not None:
+            connection.answer(request.id, Failure(request.id, refusal))
+            return
+        question = self._question(connection, request)
+        # Roots belong to the session: servers ask for them when they start, and must get them
+        # even if a call that happens to be open ends before the client has answered.
+        if session is not None and (exchange is None or request.method == "roots/list"):
+            session.ask(question)
+        elif exchange is not None:
+            exchange.tell(exchange, NeedInput(question))
+
+    def withdrawn(self, connection: Connection, notification: Notification) -> None:
+        """A server cancels one of its questions."""
+        found = members.members(notification.params or b"{}")
+        id = found.get("requestId")
+        question = self._open.pop((connection, b"" if id is None else bytes(id)), None)
+        if question is not None:
+            reason = found.get("reason")
+            question.withdraw(None if reason is None else bytes(reason))
+
+    def lost(self, connection: Connection) -> None:
+        """A server is gone, and with it the wish to know."""
+        for where in [where for where in self._open if where[0] is connection]:
+            self._open.pop(where).withdraw()
+
+    def _question(self, connection: Connection, request: Request) -> Question:
+        where = (connection, request.id)
+
+        def answered(frame: Result | Failure) -> None:
+            self._open.pop(where, None)
+            connection.answer(request.id, frame)
+
+        token = _progress_token(request.params)
+        progress = None if token is None else partial(_progress, connection, token)
+        question = Question(request.method, request.params, answered, progress)
+        self._open[where] = question
+        self._later(QUESTION_SECONDS_MAX, partial(self._expire, where, question))
+        return question
+
+    def _expire(self, where: tuple[Connection, bytes], question: Question) -> None:
+        if question.open:
+            self._open.pop(where, None)
+            question.withdraw()
+            connection, id = where
+            words = f"Nobody answered within {QUESTION_SECONDS_MAX:g} s"
+            connection.answer(id, Failure(id, codec.error(-32000, words)))
+
+    def _cause(self, server: Server, key: LeaseKey) -> Exchange | None:
+        """The call that made the server ask, where only one can have."""
+        exchanges = [
+            exchange
+            for exchange in self._open_exchanges(server)
+            if not key.owner
+            or (exchange.caller.session is not None and exchange.caller.session.id == key.owner)
+        ]
+        return exchanges[0] if len(exchanges) == 1 else None
+
+
+def refusal_of(request: Request, capabilities: ClientCapabilities | None) -> bytes | None:
+    """Why a question cannot be put to the client, as an error for the server."""
+    capability = QUESTIONS.get(request.method)
+    if capability is None:
+        return codec.error(METHOD_NOT_FOUND, f"Method not found: {request.method}")
+    if capabilities is None or capability not in capabilities.questions:
+        words = f"Method not found: the client does not support {capability}"
+        return codec.error(METHOD_NOT_FOUND, words)
+    if _is_url_mode(request) and not capabilities.elicitation_url:
+        return codec.error(INVALID_PARAMS, "The client does not support elicitation by URL")
+    return None
+
+
+def _is_url_mode(request: Request) -> bool:
+    if request.method != "elicitation/create" or request.params is None:
+        return False
+    mode = members.members(request.params).get("mode")
+    return mode is not None and bytes(mode) == b'"url"'
+
+
+def _progress_token(params: bytes | None) -> bytes | None:
+    if params is None or params[:1] != b"{":
+        return None
+    raw = members.members(params).get("_meta")
+    if raw is None:
+        return None
+    try:
+        token = members.members(raw).get(meta.PROGRESS_TOKEN)
+    except msgspec.DecodeError:
+        return None
+    return None if token is None else bytes(token)
+
+
+def _progress(connection: Connection, token: bytes, params: bytes) -> None:
+    own = members.edit(params, {meta.PROGRESS_TOKEN: token})
+    connection.notify("notifications/progress", own)

@@ -1,0 +1,398 @@
+"""The running gateway: owns the servers, the record and every task; starts and stops them.
+
+It is what fronts call and what servers report to. It decides little itself: each matter has its
+own file beside this one.
+"""
+
+import asyncio
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from anyport import __version__
+from anyport.config.schema import Config, ServerConfig
+from anyport.gateway.cache import Known, ListCache
+from anyport.gateway.deadlines import SWEEP_SECONDS, Deadlines
+from anyport.gateway.describe import IDENTITY, describe
+from anyport.gateway.desk import Desk, Means
+from anyport.gateway.events import Events
+from anyport.gateway.feed import Feed
+from anyport.gateway.interest import Interest
+from anyport.gateway.leases import Leases
+from anyport.gateway.ledger import Ledger
+from anyport.gateway.memory import Memory
+from anyport.gateway.profile import Profile
+from anyport.gateway.questions import Questions
+from anyport.gateway.relay import Relay, World
+from anyport.gateway.status import gateway_status
+from anyport.gateway.tools import GATEWAY_TOOLS
+from anyport.protocol.errors import invalid_params
+from anyport.protocol.exchange import Caller, Exchange, Failed, Session
+from anyport.protocol.legacy_front import Description
+from anyport.protocol.method import Kind
+from anyport.record.event import EventType, MetadataValue, Status
+from anyport.record.journal import Journal
+from anyport.record.redact import Redactor
+from anyport.upstream.connection import Connection
+from anyport.upstream.environment import child_environment
+from anyport.upstream.process import Warden
+from anyport.upstream.server import LeaseKey, Server, Setting
+from anyport.upstream.tender import Surroundings
+from anyport.wire import members
+from anyport.wire.frame import Notification, Request
+
+ASLEEP: Final = frozenset({"server/discover", "ping"})
+"""What a client may ask before it is known to stay: no server is started for it."""
+
+STDERR_EVENTS_PER_SECOND_MAX: Final = 10
+"""Lines of one server's stderr that the journal keeps; the rest stay in the ring only."""
+
+MEMORY_SECONDS: Final = 0.1
+"""When the allocator is set up: not while a client waits for the first answer."""
+
+STOP_SECONDS_MAX: Final = 10.0
+"""Servers that are asked to stop have all gone by then: two graces and a kill."""
+
+
+class Gateway:
+    """One gateway process."""
+
+    def __init__(self, config: Config, state_dir: Path, *, sole: bool) -> None:
+        self.config = config
+        self._began = time.monotonic()
+        self._redact = Redactor(
+            {secret for server in config.servers.values() for secret in server.secrets}
+        )
+        self.journal = Journal(
+            state_dir,
+            source="anyport",
+            clock=time.time,
+            redact=self._redact,
+            on_pending=self._journal_pending,
+        )
+        self._trace_id = os.urandom(16).hex()
+        self._cache = ListCache(state_dir)
+        self._events = Events(state_dir, self.journal)
+        self._deadlines = Deadlines()
+        self._sweeping = False
+        self._memory = Memory()
+        self._group = asyncio.TaskGroup()
+        self._awake: set[str] = set()
+        """Sessions whose servers have been started; an empty name for callers without one."""
+        self._stderr_budget: dict[str, tuple[int, int]] = {}
+        self.warden = Warden()
+        self.servers = self._make_servers()
+        self.profiles = {
+            slug: Profile(profile, self.servers, GATEWAY_TOOLS)
+            for slug, profile in config.profiles.items()
+        }
+        # Ids must be unlikely to meet again, not impossible to guess; this is no system call.
+        self._ledger = Ledger(self.journal, time.time, random.Random(os.urandom(32)).randbytes)
+        self._leases = Leases(sole=sole)
+        world = World(clock=time.monotonic, report=self.report)
+        self.relay = Relay(self.profiles, self._ledger, self._deadlines, self._leases, world)
+        self.feed = Feed(self.profiles, self._open_exchanges)
+        self._interest = Interest(self.feed)
+        self._questions = Questions(self.feed.sessions, self._open_exchanges, self._later)
+        self._desk = Desk(self.relay, self.feed, self._interest, self._means())
+        self.relay.desk = self._desk
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        self._later(MEMORY_SECONDS, self._memory.give_back)
+        asyncio.get_running_loop().set_exception_handler(self._unhandled)
+        servers = sorted(self.servers)
+        self._note("gateway.started", version=__version__, pid=os.getpid(), servers=servers)
+        for server in self.servers.values():
+            self._registered(server)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                await asyncio.gather(*(server.stop() for server in self.servers.values()))
+        except TimeoutError:
+            pass
+        for server in self.servers.values():
+            if server.tenders:
+                self._note("gateway.backend_stopped", server=server.slug, reason="gateway stopped")
+        await self.warden.close()
+        # Every task ends with its server. What ended us is our caller's to see, not the group's,
+        # which would wrap it and leave the journal open.
+        await self._group.__aexit__(None, None, None)
+        self._note("gateway.stopped", reason="interrupted" if kind else "end of input")
+        self._events.close()
+        self.journal.close()
+
+    # What fronts call.
+
+    @property
+    def identity(self) -> bytes:
+        """Our `serverInfo`."""
+        return IDENTITY
+
+    def begin(self, exchange: Exchange) -> None:
+        """Take an exchange to its ending."""
+        if exchange.method.name not in ASLEEP:
+            self.wake(exchange.caller)
+        try:
+            self.relay.begin(exchange)
+        except members.Ambiguous as error:
+            exchange.end(Failed(invalid_params(f"Invalid params: {error}")))
+        except Exception as error:  # noqa: BLE001 - whatever breaks, the caller gets an answer
+            self.relay.broke(exchange, error)
+        if len(self._deadlines) and not self._sweeping:
+            self._sweeping = True
+            self._later(SWEEP_SECONDS, self._sweep)
+
+    def describe(self, profile: str) -> Description:
+        """How the gateway presents itself, known without waiting."""
+        found = self.profiles[profile]
+        instructions = {slug: server.instructions for slug, server in found.servers.items()}
+        return describe(found.config, instructions, transparent=found.transparent)
+
+    def status(self, profile: Profile) -> dict[str, Any]:
+        """How the gateway and the servers of a profile are doing."""
+        return gateway_status(
+            profile,
+            self.journal,
+            uptime_seconds=time.monotonic() - self._began,
+            debug=bool(os.environ.get("ANYPORT_DEBUG")),
+        )
+
+    def opened(self, session: Session) -> None:
+        """A legacy session was opened."""
+        self.feed.opened(session)
+        self._ledger.opened(session, self._trace_id)
+        self.wake(
+            Caller(
+                profile=session.profile,
+                session=session,
+                revision=session.revision,
+                capabilities=session.capabilities,
+            )
+        )
+
+    def closed(self, session: Session) -> None:
+        """A legacy session has ended."""
+        self.feed.closed(session)
+        self._awake.discard(session.id)
+        self._leases.forget(session.id)
+        for server in self.profiles[session.profile].servers.values():
+            server.drop(session.id)
+        task = asyncio.current_task()
+        stopping = task is not None and task.cancelling() > 0
+        reason = "interrupted" if stopping else "ended by the client"
+        self._ledger.closed(session, self._trace_id, reason)
+
+    def heard(self, session: Session | None, notification: Notification) -> None:
+        """A client's notification, for the servers that its session has to itself."""
+        if session is None:
+            return
+        profile = self.profiles[session.profile]
+        if notification.method != "notifications/roots/list_changed" and not profile.transparent:
+            return
+        for server in profile.servers.values():
+            for key, connection in server.connections():
+                if key.owner == session.id:
+                    connection.notify(notification.method, notification.params)
+
+    def wake(self, caller: Caller) -> None:
+        """Start the servers, side by side, when the first client has said what it can do."""
+        awake = "" if caller.session is None else caller.session.id
+        if awake in self._awake:
+            return
+        self._awake.add(awake)
+        for server in self.profiles[caller.profile].servers.values():
+            if caller.session is not None or server.main is None:
+                server.open(self._leases.key(server.config.scope, caller))
+
+    # What servers report.
+
+    def listed(self, server: Server, changed: frozenset[Kind]) -> None:
+        """A server's lists were read."""
+        if changed:
+            known = Known(
+                listings=server.listings,
+                instructions=server.instructions,
+                dies_of_probe=server.dies_of_probe,
+            )
+            self._cache.save(server.config, known)
+        for profile in self.profiles.values():
+            if changed and server.slug in profile.servers:
+                visible = profile.refresh()
+                if visible:
+                    self.feed.lists_changed(profile, visible)
+        self._desk.lists_settled()
+
+    def started(self, server: Server, key: LeaseKey) -> None:
+        """A connection to a server is ready."""
+        peer, main = server.peer, server.main
+        if peer is not None and main is not None:
+            self._note(
+                "gateway.backend_started",
+                server=server.slug,
+                era=peer.revision.era.value,
+                revision=peer.revision.name,
+                transport="stdio",
+                restarts=main.restarts,
+            )
+        self._desk.pass_level(server)
+        self._interest.restore(server)
+
+    def failed(self, server: Server, reason: str) -> None:
+        """A server broke, or could not be started."""
+        restarts = 0 if server.main is None else server.main.restarts
+        self._note(
+            "gateway.backend_failed",
+            "failure",
+            error_message=reason,
+            server=server.slug,
+            transport="stdio",
+            restarts=restarts,
+        )
+        self._desk.lists_settled()
+
+    def stopped(self, server: Server) -> None:
+        """A connection was closed because its session has ended."""
+        self._note("gateway.backend_stopped", server=server.slug, reason="session ended")
+
+    def asked(self, server: Server, key: LeaseKey, line: Connection, request: Request) -> None:
+        """A server asks something."""
+        self._questions.asked(server, key, line, request)
+
+    def told(
+        self, server: Server, key: LeaseKey, line: Connection, notification: Notification
+    ) -> None:
+        """A server says something on its own."""
+        if notification.method == "notifications/cancelled":
+            self._questions.withdrawn(line, notification)
+        else:
+            self.feed.told(server, key, notification)
+
+    def lost(self, server: Server, line: Connection) -> None:
+        """A connection has ended."""
+        self._questions.lost(line)
+
+    def wrote(self, server: Server, lines: list[str]) -> None:
+        """A server wrote to its stderr: it goes into the record, never to a client."""
+        second = int(time.monotonic())
+        counted_in, count = self._stderr_budget.get(server.slug, (second, 0))
+        count = 0 if counted_in != second else count
+        for text in lines[: max(0, STDERR_EVENTS_PER_SECOND_MAX - count)]:
+            self._note(
+                "gateway.stderr", method="notifications/stderr", server=server.slug, line=text
+            )
+        self._stderr_budget[server.slug] = (second, count + len(lines))
+
+    def report(self, error: BaseException) -> None:
+        """Say on stderr that something broke which should not have."""
+        words = self._redact(f"{type(error).__name__}: {error}")
+        where = error.__traceback__
+        while where is not None and where.tb_next is not None:
+            where = where.tb_next
+        line = "" if where is None else f" ({where.tb_frame.f_code.co_qualname})"
+        sys.stderr.write(f"anyport: internal error: {words}{line}\n")
+
+    # The rest.
+
+    def _make_servers(self) -> dict[str, Server]:
+        setting = Setting(
+            surroundings=self._surroundings,
+            spawn=self._spawn,
+            later=self._later,
+            client_info=IDENTITY,
+            clock=time.monotonic,
+        )
+        servers = {
+            slug: Server(config, setting, self) for slug, config in self.config.servers.items()
+        }
+        for server in servers.values():
+            known = self._cache.load(server.config, time.time())
+            server.listings = dict(known.listings)
+            server.instructions = known.instructions
+            server.dies_of_probe = known.dies_of_probe
+        return servers
+
+    def _means(self) -> Means:
+        return Means(
+            status=self.status,
+            events=self._events.query,
+            describe=self.describe,
+            spawn=self._spawn,
+            later=self._later,
+            list_seconds=self.config.gateway.list_seconds,
+            cursor_key=os.urandom(16),
+        )
+
+    def _surroundings(self, config: ServerConfig) -> Surroundings:
+        return Surroundings(
+            warden=self.warden,
+            environ=child_environment(os.environ, config.env),
+            redact=self._redact,
+            clock=time.monotonic,
+            chance=lambda: int.from_bytes(os.urandom(2)) / 0xFFFF,
+        )
+
+    def _open_exchanges(self, server: Server) -> list[Exchange]:
+        return [exchange for exchange, other in self.relay.open.items() if other is server]
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._group.create_task(self._guarded(work), name=name)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - one task's fault must not end the others
+            self.report(error)
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What breaks in a callback of the loop; everything else goes on."""
+        self.report(context.get("exception") or RuntimeError(str(context.get("message"))))
+
+    def _later(self, seconds: float, act: Callable[[], None]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, act)
+
+    def _sweep(self) -> None:
+        try:
+            self._deadlines.sweep(time.monotonic())
+        finally:
+            self._sweeping = bool(len(self._deadlines))
+            if self._sweeping:
+                self._later(SWEEP_SECONDS, self._sweep)
+            else:
+                self._memory.give_back()
+
+    def _registered(self, server: Server) -> None:
+        transport = "stdio" if server.config.command is not None else server.config.transport
+        about: dict[str, MetadataValue] = {"server": server.slug, "transport": transport}
+        if server.obstacle is not None:
+            about["reason"] = server.obstacle
+        self.journal.note(
+            "gateway.backend_registered", "success", trace_id=self._trace_id, metadata=about
+        )
+
+    def _journal_pending(self) -> None:
+        asyncio.get_running_loop().call_soon(self.journal.flush)
+
+    def _note(
+        self,
+        event: EventType,
+        status: Status = "success",
+        *,
+        error_message: str | None = None,
+        **metadata: MetadataValue,
+    ) -> None:
+        self.journal.note(
+            event, status, trace_id=self._trace_id, metadata=metadata, error_message=error_message
+        )

@@ -1,0 +1,96 @@
+"""What `gateway_status` says: how the gateway and each of its servers are doing."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from anyport import __version__
+from anyport.config.schema import ServerConfig
+from anyport.gateway.profile import Profile
+from anyport.protocol.method import Kind
+from anyport.record.journal import Journal
+from anyport.routing.catalog import Catalog
+from anyport.upstream.server import Server
+from anyport.upstream.tender import State
+
+DEFAULT_TIMEOUT_SECONDS: Final = ServerConfig(slug="a", name="a").timeout_seconds
+"""What a server has for one call unless the configuration says otherwise."""
+
+
+def gateway_status(
+    profile: Profile, journal: Journal, *, uptime_seconds: float, debug: bool
+) -> dict[str, Any]:
+    """The whole report for one profile."""
+    catalog = profile.catalog
+    return {
+        "gateway": {
+            "name": "anyport",
+            "version": __version__,
+            "uptime_s": round(uptime_seconds, 3),
+            "config": {
+                "profile": profile.slug,
+                "prefix": profile.config.prefix,
+                "separator": profile.config.separator,
+                "errors": profile.config.errors,
+                "backend_timeout": DEFAULT_TIMEOUT_SECONDS,
+                "log_level": "DEBUG" if debug else "WARNING",
+                "debug": debug,
+            },
+            "event_monitoring": _event_monitoring(journal),
+        },
+        "backends": {
+            slug: backend_status(server, catalog) for slug, server in profile.servers.items()
+        },
+        "capabilities": {
+            "tools": len(catalog.entries(Kind.TOOLS)),
+            "resources": len(catalog.entries(Kind.RESOURCES)),
+            "resource_templates": len(catalog.entries(Kind.TEMPLATES)),
+            "prompts": len(catalog.entries(Kind.PROMPTS)),
+        },
+    }
+
+
+def backend_status(server: Server, catalog: Catalog) -> Mapping[str, Any]:
+    """How one server is doing, and why it is not doing better."""
+    main = server.main
+    peer = server.peer
+    tools = [entry for entry in catalog.entries(Kind.TOOLS) if entry.slug == server.slug]
+    report: dict[str, Any] = {
+        "status": "disabled" if server.config.disabled else server.state.value,
+        "namespace": server.slug,
+        "tool_count": len(tools),
+        "era": None if peer is None else peer.revision.era.value,
+        "revision": None if peer is None else peer.revision.name,
+        "transport": "stdio" if server.config.command is not None else server.config.transport,
+        "restarts": 0 if main is None else main.restarts,
+        "last_error": server.last_error,
+    }
+    if server.config.name != server.slug:
+        report["name"] = server.config.name
+    if server.state is not State.READY and tools:
+        report["list"] = "last known"
+    warnings = [server.warning] if server.warning is not None else []
+    if server.late and server.state is State.READY:
+        warnings.append("it has not told yet what it offers")
+    if main is not None and main.noise is not None:
+        warnings.append(main.noise)
+    warnings += [
+        listing.warning for listing in server.listings.values() if listing.warning is not None
+    ]
+    if warnings:
+        report["warnings"] = warnings
+    if main is not None:
+        report["pid"] = None if main.child is None else main.child.pid
+        report["noise_lines"] = 0 if main.line is None else main.line.noise_count
+        report["stray_answers"] = 0 if main.line is None else main.line.stray_count
+    return report
+
+
+def _event_monitoring(journal: Journal) -> dict[str, Any]:
+    monitoring: dict[str, Any] = {
+        "enabled": journal.last_error is None,
+        "webhook_configured": False,
+        "lost": journal.lost_count,
+    }
+    if journal.last_error is not None:
+        monitoring["last_error"] = journal.last_error
+    return monitoring

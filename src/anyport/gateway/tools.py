@@ -1,0 +1,56 @@
+"""The gateway's own tools, as clients see them listed."""
+
+from typing import Final
+
+import msgspec
+
+from anyport.record.event import ENDINGS
+from anyport.routing.catalog import Entry
+
+EVENTS_LIMIT_DEFAULT: Final = 100
+EVENTS_LIMIT_MAX: Final = 1000
+
+_GATEWAY_STATUS: Final = {
+    "name": "gateway_status",
+    "description": (
+        "Shows how the gateway is doing: every server behind it with its status, tool count, "
+        "protocol revision, restarts and the reason if it is down."
+    ),
+    "inputSchema": {"type": "object", "properties": {}, "required": []},
+}
+
+_GET_EVENTS: Final = {
+    "name": "get_events",
+    "description": (
+        "Queries the gateway's journal: tool calls, server starts and failures, newest "
+        "matching events in time order."
+    ),
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "trace_id": {"type": "string", "description": "Only events of this trace."},
+            "event_type": {
+                "type": "string",
+                "description": "Only events of this type, for example gateway.tool_call.",
+            },
+            "status": {"type": "string", "enum": ["pending", *sorted(ENDINGS)]},
+            "since": {
+                "type": "string",
+                "description": "An ISO time, or an age such as 15m, 24h or 7d.",
+            },
+            "limit": {
+                "type": "integer",
+                "default": EVENTS_LIMIT_DEFAULT,
+                "minimum": 1,
+                "maximum": EVENTS_LIMIT_MAX,
+            },
+        },
+        "required": [],
+    },
+}
+
+GATEWAY_TOOLS: Final = tuple(
+    Entry(str(tool["name"]), "", str(tool["name"]), msgspec.json.encode(tool))
+    for tool in (_GATEWAY_STATUS, _GET_EVENTS)
+)
+"""They stand first in every list and keep their names whatever the servers offer."""

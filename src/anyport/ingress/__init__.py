@@ -1,0 +1,1 @@
+"""Connections in: where clients' bytes come from and go to."""

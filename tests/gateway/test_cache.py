@@ -1,0 +1,96 @@
+"""What is remembered of servers between runs."""
+
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from anyport.config.schema import ServerConfig
+from anyport.gateway.cache import PROBE_AGAIN_SECONDS, Known, ListCache
+from anyport.protocol.method import Kind
+from anyport.routing.offers import Listing, Offer
+
+CONFIG = ServerConfig(slug="s", name="s", command="server", args=("x",))
+TOOLS = Listing(
+    offers=(Offer("a", b'{"name":"a","x":1.50}'), Offer("b", b'{"name":"b"}')),
+    extras=b'{"ttlMs":5}',
+)
+KNOWN = Known(
+    listings={Kind.TOOLS: TOOLS, Kind.PROMPTS: Listing()},
+    instructions="Use me.",
+    dies_of_probe=True,
+)
+
+
+def now(path: Path) -> float:
+    return next((path / "lists").iterdir()).stat().st_mtime
+
+
+def test_what_was_saved_is_loaded_to_the_byte(tmp_path: Path) -> None:
+    ListCache(tmp_path).save(CONFIG, KNOWN)
+
+    assert ListCache(tmp_path).load(CONFIG, now(tmp_path)) == KNOWN
+
+
+def test_nothing_is_known_of_a_server_that_was_never_seen(tmp_path: Path) -> None:
+    assert ListCache(tmp_path).load(CONFIG, 0.0) == Known()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [replace(CONFIG, args=("y",)), replace(CONFIG, command="z"), replace(CONFIG, cwd="/elsewhere")],
+)
+def test_another_server_under_the_same_name_is_another_server(
+    tmp_path: Path, other: ServerConfig
+) -> None:
+    ListCache(tmp_path).save(CONFIG, KNOWN)
+
+    assert ListCache(tmp_path).load(other, now(tmp_path)) == Known()
+
+
+def test_a_server_that_died_of_the_probe_is_probed_again_after_a_while(tmp_path: Path) -> None:
+    cache = ListCache(tmp_path)
+    cache.save(CONFIG, KNOWN)
+
+    later = cache.load(CONFIG, now(tmp_path) + PROBE_AGAIN_SECONDS)
+
+    assert later == replace(KNOWN, dies_of_probe=False)
+
+
+@pytest.mark.parametrize(
+    "broken", [b"", b"{", b"[]", b"\xff", b'{"tools":7,"instructions":[]}', b"null"]
+)
+def test_a_file_that_cannot_be_read_is_no_more_than_nothing(tmp_path: Path, broken: bytes) -> None:
+    cache = ListCache(tmp_path)
+    cache.save(CONFIG, KNOWN)
+    next((tmp_path / "lists").iterdir()).write_bytes(broken)
+
+    assert cache.load(CONFIG, now(tmp_path)) == Known()
+
+
+def test_the_files_are_the_users_alone(tmp_path: Path) -> None:
+    ListCache(tmp_path / "state").save(CONFIG, KNOWN)
+
+    (file,) = (tmp_path / "state" / "lists").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+def test_a_place_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path) -> None:
+    (tmp_path / "lists").write_text("a file where the directory should be")
+
+    ListCache(tmp_path).save(CONFIG, KNOWN)
+
+    assert ListCache(tmp_path).load(CONFIG, 0.0) == Known()
+    assert os.listdir(tmp_path) == ["lists"]
+
+
+def test_odd_members_beside_a_list_do_not_keep_it_from_being_saved(tmp_path: Path) -> None:
+    odd = Known(listings={Kind.TOOLS: replace(TOOLS, extras=rb'{"a\"b\u0000":1}')})
+
+    ListCache(tmp_path).save(CONFIG, odd)
+
+    loaded = ListCache(tmp_path).load(CONFIG, now(tmp_path))
+    assert loaded.listings[Kind.TOOLS].offers == TOOLS.offers

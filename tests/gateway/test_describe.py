@@ -1,0 +1,48 @@
+"""How the gateway presents itself."""
+
+import json
+
+from anyport.config.schema import ProfileConfig
+from anyport.gateway.describe import IDENTITY, INSTRUCTIONS_CHARACTERS_MAX, describe
+
+CONFIG = ProfileConfig(slug="default", servers=("a", "b"))
+
+
+def test_the_gateway_says_its_own_name() -> None:
+    assert json.loads(IDENTITY)["name"] == "anyport"
+    assert describe(CONFIG, {}, transparent=False).server_info == IDENTITY
+
+
+def test_instructions_are_merged_under_the_names_of_their_servers() -> None:
+    described = describe(CONFIG, {"a": "Use me.", "b": None}, transparent=False)
+
+    assert described.instructions is not None
+    assert described.instructions.endswith("\n\n## a\nUse me.")
+    assert "server__name" in described.instructions
+
+
+def test_without_any_there_are_none() -> None:
+    assert describe(CONFIG, {"a": None, "b": ""}, transparent=False).instructions is None
+
+
+def test_names_without_a_prefix_need_no_explanation() -> None:
+    config = ProfileConfig(slug="default", servers=("a", "b"), prefix="on-conflict")
+    described = describe(config, {"a": "Use me."}, transparent=False)
+
+    assert described.instructions is not None
+    assert "__" not in described.instructions
+
+
+def test_what_does_not_fit_is_left_out_as_a_whole_section() -> None:
+    long = "x" * (INSTRUCTIONS_CHARACTERS_MAX - 200)
+    described = describe(CONFIG, {"a": long, "b": long}, transparent=False)
+
+    assert described.instructions is not None
+    assert len(described.instructions) <= INSTRUCTIONS_CHARACTERS_MAX
+    assert described.instructions.endswith(f"## a\n{long}")
+
+
+def test_a_transparent_profile_speaks_with_the_words_of_its_server() -> None:
+    config = ProfileConfig(slug="default", servers=("a",), prefix="never")
+
+    assert describe(config, {"a": "As I said."}, transparent=True).instructions == "As I said."

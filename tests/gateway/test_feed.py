@@ -1,0 +1,192 @@
+"""What servers say on their own, and who gets to hear it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from anyport.gateway.feed import Feed, Listening
+from anyport.protocol.exchange import Exchange, Log, Notice
+from anyport.protocol.method import Kind
+from anyport.upstream.server import SHARED, LeaseKey
+from anyport.wire.frame import Notification
+from tests.gateway.fakes import MODERN, Asked, FakeServer, FakeSession, caller, profile_of
+
+
+class Scene:
+    """Two sessions and a listener on one server."""
+
+    def __init__(self, **config: Any) -> None:
+        self.server = FakeServer("s")
+        self.server.offer(Kind.RESOURCES, "x:1", "x:2")
+        self.profile = profile_of(self.server, **config)
+        self.open: list[Exchange] = []
+        self.feed = Feed({"default": self.profile}, lambda _: self.open)
+        self.one, self.two = FakeSession("one"), FakeSession("two")
+        self.feed.opened(self.one)
+        self.feed.opened(self.two)
+
+    def listen(self, *flags: str, uris: frozenset[str] = frozenset()) -> Asked:
+        asked = Asked("subscriptions/listen", by=caller(revision=MODERN))
+        listening = Listening(asked.exchange, frozenset(flags), uris)
+        self.feed.listening[asked.exchange] = listening
+        return asked
+
+    def say(self, method: str, key: LeaseKey = SHARED, **params: Any) -> None:
+        raw = json.dumps(params).encode() if params else None
+        self.feed.told(self.server, key, Notification(method, raw))
+
+
+def notices(asked: Asked) -> list[str]:
+    return [happening.method for happening in asked.told if isinstance(happening, Notice)]
+
+
+def test_only_who_has_seen_a_list_is_told_that_it_changed() -> None:
+    scene = Scene()
+    scene.feed.shown(scene.one, Kind.TOOLS)
+    scene.feed.shown(scene.two, Kind.PROMPTS)
+    scene.feed.shown(None, Kind.TOOLS)
+    listener, deaf = scene.listen("toolsListChanged"), scene.listen("promptsListChanged")
+
+    scene.feed.lists_changed(scene.profile, frozenset({Kind.TOOLS}))
+
+    assert scene.one.notified == [("notifications/tools/list_changed", None)]
+    assert scene.two.notified == []
+    assert notices(listener) == ["notifications/tools/list_changed"]
+    assert notices(deaf) == []
+
+
+def test_resources_and_templates_that_change_together_are_one_message() -> None:
+    scene = Scene()
+    scene.feed.shown(scene.one, Kind.TEMPLATES)
+
+    scene.feed.lists_changed(scene.profile, frozenset({Kind.RESOURCES, Kind.TEMPLATES}))
+
+    assert scene.one.notified == [("notifications/resources/list_changed", None)]
+
+
+def test_a_session_that_has_gone_is_told_nothing() -> None:
+    scene = Scene()
+    scene.feed.shown(scene.one, Kind.TOOLS)
+    scene.feed.closed(scene.one)
+    scene.feed.shown(scene.one, Kind.TOOLS)
+
+    scene.feed.lists_changed(scene.profile, frozenset({Kind.TOOLS}))
+
+    assert scene.one.notified == []
+
+
+def test_a_listener_whose_stream_has_ended_is_told_nothing() -> None:
+    scene = Scene()
+    listener = scene.listen("toolsListChanged")
+    listener.exchange.cancel()
+
+    scene.feed.lists_changed(scene.profile, frozenset({Kind.TOOLS}))
+
+    assert notices(listener) == []
+
+
+def test_an_update_goes_to_those_who_follow_the_resource_or_a_whole_it_is_part_of() -> None:
+    scene = Scene()
+    scene.one.subscriptions.add("x:1")
+    scene.two.subscriptions.add("x:2")
+    listener = scene.listen(uris=frozenset({"x:1"}))
+
+    scene.say("notifications/resources/updated", uri="x:1/part")
+    scene.say("notifications/resources/updated", uri="x:10")
+    scene.say("notifications/resources/updated", other=1)
+
+    assert scene.one.notified == [("notifications/resources/updated", {"uri": "x:1/part"})]
+    assert scene.two.notified == []
+    assert notices(listener) == ["notifications/resources/updated"]
+
+
+def test_the_resources_that_someone_follows_are_known_by_their_native_names() -> None:
+    scene = Scene()
+    scene.one.subscriptions.add("x:1")
+    scene.listen(uris=frozenset({"x:2"}))
+
+    assert scene.feed.uris_of(scene.server) == {"x:1", "x:2"}
+    assert scene.feed.uris_of(FakeServer("other")) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "level", "heard"),
+    [
+        (None, "debug", True),
+        ("warning", "error", True),
+        ("warning", "warning", True),
+        ("warning", "info", False),
+        ("warning", "no such level", True),
+    ],
+)
+def test_a_log_reaches_a_session_at_the_level_it_wants(
+    wanted: str | None, level: str, heard: bool
+) -> None:
+    scene = Scene()
+    scene.one.log_level = wanted
+
+    scene.say("notifications/message", LeaseKey(owner="one"), level=level, data="x")
+
+    assert bool(scene.one.notified) is heard
+    assert scene.two.notified == []
+
+
+def test_a_log_names_its_server_and_over_a_shared_connection_reaches_everyone() -> None:
+    scene = Scene()
+    scene.say("notifications/message", level="info", logger="db", data="x")
+    scene.say("notifications/message", level="info", data="x")
+
+    for session in (scene.one, scene.two):
+        assert [params["logger"] for _, params in session.notified] == ["s/db", "s"]
+
+
+def test_a_transparent_profile_passes_a_log_untouched() -> None:
+    scene = Scene(prefix="never")
+    scene.say("notifications/message", level="info", data="x")
+
+    assert scene.one.notified == [("notifications/message", {"level": "info", "data": "x"})]
+
+
+@pytest.mark.parametrize(
+    ("calls", "level", "heard"), [(1, "info", 1), (2, "info", 0), (1, None, 0)]
+)
+def test_a_modern_client_gets_a_log_with_the_one_request_that_asked_for_it(
+    calls: int, level: str | None, heard: int
+) -> None:
+    scene = Scene()
+    asked = [Asked(by=caller(revision=MODERN)) for _ in range(calls)]
+    for call in asked:
+        object.__setattr__(call.exchange.caller, "log_level", level)
+        scene.open.append(call.exchange)
+
+    scene.say("notifications/message", level="error", data="x")
+
+    logs = [happening for call in asked for happening in call.told if isinstance(happening, Log)]
+    assert len(logs) == heard
+
+
+def test_the_most_talkative_level_that_anyone_set_is_wanted() -> None:
+    scene = Scene()
+    assert scene.feed.wanted_level(scene.server) is None
+    scene.one.log_level, scene.two.log_level = "error", "info"
+
+    assert scene.feed.wanted_level(scene.server) == "info"
+    assert scene.feed.wanted_level(FakeServer("other")) is None
+
+
+def test_an_unknown_notification_is_for_the_session_that_owns_the_connection() -> None:
+    scene = Scene()
+    scene.say("notifications/vendor/x", LeaseKey(owner="two"), a=1)
+    scene.say("notifications/vendor/x", a=1)
+
+    assert scene.one.notified == []
+    assert scene.two.notified == [("notifications/vendor/x", {"a": 1})]
+
+
+def test_params_that_are_no_object_are_nobodys() -> None:
+    scene = Scene()
+    told = Notification("notifications/message", b"[1]")
+    scene.feed.told(scene.server, SHARED, told)
+
+    assert scene.one.notified == []

@@ -1,0 +1,153 @@
+"""Which resources are followed, and what their servers hear of it."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from anyport.gateway.feed import Feed, Listening
+from anyport.gateway.interest import Interest
+from anyport.protocol.method import Kind
+from anyport.protocol.revision import Revision
+from anyport.routing.route import Route
+from anyport.upstream.tender import Ready
+from tests.gateway.fakes import LEGACY, MODERN, Asked, FakeServer, FakeSession, caller, profile_of
+from tests.upstream.fakes import say
+
+
+class Scene:
+    """A server with a resource, and clients that follow it."""
+
+    def __init__(self, revision: Revision = LEGACY) -> None:
+        self.server = FakeServer("s", revision)
+        self.server.offer(Kind.RESOURCES, "x:1")
+        self.watched = self.server.watched
+        self.feed = Feed({"default": profile_of(self.server)}, lambda _: [])
+        self.interest = Interest(self.feed)
+
+    def session(self, id: str = "mine") -> FakeSession:
+        session = FakeSession(id)
+        self.feed.opened(session)
+        return session
+
+    def take(self, verb: str, session: FakeSession | None) -> Asked:
+        asked = Asked(f"resources/{verb}", {"uri": "x:1"}, caller(session))
+        route = Route(slug="s", params=asked.exchange.params, native="x:1", public="x:1")
+        self.interest.take(asked.exchange, self.server, route)
+        return asked
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        sent = self.server.channel.sent
+        return [(frame["method"], frame["params"]["uri"]) for frame in sent]
+
+    def answer(self, **outcome: object) -> None:
+        say(self.server.connection, id=self.server.channel.sent[-1]["id"], **outcome)
+
+
+def test_a_server_hears_of_the_first_follower_and_of_the_last() -> None:
+    scene = Scene()
+    one, two = scene.session("one"), scene.session("two")
+
+    first = scene.take("subscribe", one)
+    assert first.ending is None
+    scene.answer(result={})
+    assert first.ending == {}
+    assert scene.take("subscribe", two).ending == {}
+    assert scene.take("unsubscribe", one).ending == {}
+    assert scene.told == [("resources/subscribe", "x:1")]
+
+    last = scene.take("unsubscribe", two)
+    scene.answer(result={})
+    assert last.ending == {}
+    assert scene.told[1:] == [("resources/unsubscribe", "x:1")]
+
+
+def test_a_server_that_refuses_is_quoted_and_nobody_follows() -> None:
+    scene = Scene()
+    session = scene.session()
+
+    asked = scene.take("subscribe", session)
+    scene.answer(error={"code": -1, "message": "no"})
+
+    assert asked.ending == {"code": -1, "message": "no"}
+    assert session.subscriptions == set()
+
+
+@pytest.mark.parametrize("moment", ["before", "meanwhile"])
+def test_a_server_that_is_gone_is_a_reason_and_nobody_follows(moment: str) -> None:
+    scene = Scene()
+    session = scene.session()
+    if moment == "before":
+        scene.server.connection.end("exit code 1")
+
+    asked = scene.take("subscribe", session)
+    if moment == "meanwhile":
+        scene.server.connection.end("exit code 1")
+
+    assert asked.ending == "Server 's' is not running: exit code 1"
+    assert session.subscriptions == set()
+
+
+def test_a_server_that_is_down_is_a_reason() -> None:
+    scene = Scene()
+    scene.server.down = "it is disabled in the configuration"
+
+    asked = scene.take("subscribe", scene.session())
+
+    assert asked.ending == "Server 's' is not running: it is disabled in the configuration"
+
+
+def test_following_needs_a_session() -> None:
+    asked = Scene().take("subscribe", None)
+
+    assert asked.ending == "resources/subscribe needs a session: send initialize first"
+
+
+def test_a_modern_server_is_watched_instead() -> None:
+    scene = Scene(MODERN)
+    session = scene.session()
+
+    assert scene.take("subscribe", session).ending == {}
+    assert scene.take("unsubscribe", session).ending == {}
+
+    assert scene.watched == [{"x:1"}, frozenset()]
+    assert scene.told == []
+
+
+def test_a_server_that_turns_out_to_be_modern_while_it_starts_is_watched() -> None:
+    scene = Scene(MODERN)
+    peer, scene.server.connection.peer = scene.server.connection.peer, None
+    waiting: list[Ready] = []
+    scene.server.waiting = waiting
+
+    asked = scene.take("subscribe", scene.session())
+    scene.server.connection.peer = peer
+    waiting[0](scene.server.connection)
+
+    assert asked.ending == {}
+    assert scene.watched == [{"x:1"}]
+
+
+def test_a_restarted_server_is_told_again_what_is_followed() -> None:
+    scene = Scene()
+    scene.take("subscribe", scene.session())
+    scene.answer(result={})
+    scene.server.shown_main = SimpleNamespace(connection=scene.server.connection)
+
+    scene.interest.restore(scene.server)
+
+    assert scene.told == [("resources/subscribe", "x:1")] * 2
+
+
+def test_the_wishes_of_a_listener_count_as_much_as_those_of_a_session() -> None:
+    scene = Scene(MODERN)
+    asked = Asked("subscriptions/listen", by=caller(revision=MODERN))
+    scene.feed.listening[asked.exchange] = Listening(
+        asked.exchange, frozenset(), frozenset({"x:1"})
+    )
+
+    scene.interest.sync(scene.server)
+
+    assert scene.watched == [{"x:1"}]
+    assert json.dumps(scene.told) == "[]"

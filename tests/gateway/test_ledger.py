@@ -1,0 +1,230 @@
+"""One start and one ending in the journal for every call."""
+
+import json
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anyport.gateway.ledger import CONTEXT_BYTES_MAX, Ledger, client_words
+from anyport.protocol.errors import Situation, lost
+from anyport.protocol.exchange import Answered, Ending, Failed, Refused
+from anyport.protocol.legacy_front import LegacySession
+from anyport.record.journal import Journal
+from tests.gateway.fakes import LEGACY, Asked, FakeSession, caller, declared
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+class Book:
+    """A ledger whose clock moves a quarter of a second with each look."""
+
+    def __init__(self, path: Path) -> None:
+        self.events: list[dict[str, Any]] = []
+        journal = Journal(path, source="test", clock=lambda: 0.0, redact=str)
+        journal.subscribe(lambda line: self.events.append(json.loads(line)))
+        ticks, drawn = count(), count(1)
+        self.ledger = Ledger(
+            journal, lambda: next(ticks) * 0.25, lambda size: next(drawn).to_bytes(size)
+        )
+
+    def play(self, asked: Asked, ending: Ending) -> dict[str, Any]:
+        """A whole call; the event of its ending."""
+        self.ledger.identify(asked.exchange)
+        self.ledger.begin(asked.exchange, "s", "echo")
+        self.ledger.end(asked.exchange, "s", "echo", ending)
+        return self.events[-1]
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Book:
+    return Book(tmp_path)
+
+
+def test_a_call_has_a_start_and_an_ending_with_one_span(book: Book) -> None:
+    asked = Asked(params={"name": "s__echo"}, by=caller(FakeSession("mine")))
+    asked.exchange.name = "s__echo"
+
+    ended = book.play(asked, Answered(b'{"content":[]}'))
+
+    begun = book.events[0]
+    assert (begun["status"], ended["status"]) == ("pending", "success")
+    assert begun["event_type"] == "gateway.tool_call"
+    assert begun["trace_id"] == ended["trace_id"]
+    assert begun["metadata"] == {
+        "span_id": asked.exchange.span_id,
+        "profile": "default",
+        "server": "s",
+        "tool": "echo",
+        "public_name": "s__echo",
+        "session": "mine",
+        "params_bytes": len(asked.exchange.params),
+    }
+    assert ended["metadata"]["result_bytes"] == 14
+    assert ended["duration_ms"] == 250
+
+
+@pytest.mark.parametrize(
+    ("ending", "status", "code", "words"),
+    [
+        (Answered(b'{"content":[]}'), "success", None, None),
+        (Answered(b'{"isError":false}'), "success", None, None),
+        (Answered(b'{"isError":true}'), "failure", None, "the tool reported an error"),
+        (Answered(b'{"text":"\\"isError\\":true"}'), "success", None, None),
+        (Refused(b'{"code":-7,"message":"no"}'), "failure", -7, "no"),
+        (
+            Failed(lost("s", Situation.TIMED_OUT, "60s")),
+            "timeout",
+            -32000,
+            "Tool execution timeout (60s)",
+        ),
+        (
+            Failed(lost("s", Situation.NOT_RUNNING, "exit code 1")),
+            "failure",
+            -32000,
+            "Server 's' is not running: exit code 1",
+        ),
+    ],
+)
+def test_the_ending_says_how_it_ended(
+    book: Book, ending: Ending, status: str, code: int | None, words: str | None
+) -> None:
+    event = book.play(Asked(), ending)
+
+    assert (event["status"], event.get("error_code")) == (status, code)
+    assert event.get("error_message") == words
+
+
+def test_a_cancelled_call_is_noted_as_such(book: Book) -> None:
+    asked = Asked()
+    book.ledger.identify(asked.exchange)
+    book.ledger.begin(asked.exchange, "s", "echo")
+    book.ledger.cancelled(asked.exchange, "s", "echo")
+
+    assert [event["status"] for event in book.events] == ["pending", "cancelled"]
+
+
+@pytest.mark.parametrize(
+    ("method", "member"), [("resources/read", "uri"), ("prompts/get", "prompt")]
+)
+def test_other_calls_are_noted_under_what_they_are_about(
+    book: Book, method: str, member: str
+) -> None:
+    event = book.play(Asked(method), Answered(b"{}"))
+
+    assert event["metadata"][member] == "echo"
+
+
+def test_a_call_of_no_server_names_none(book: Book) -> None:
+    asked = Asked()
+    book.ledger.identify(asked.exchange)
+    book.ledger.begin(asked.exchange, "", "gateway_status")
+    book.ledger.end(asked.exchange, "", "gateway_status", Answered(b"{}"))
+
+    for event in book.events:
+        assert "server" not in event["metadata"]
+        assert event["metadata"]["tool"] == "gateway_status"
+
+
+def test_a_session_says_whose_it_is_and_why_it_ended(book: Book) -> None:
+    session = LegacySession(
+        id="mine",
+        profile="default",
+        revision=LEGACY,
+        capabilities=declared({}),
+        client=b'{"name":"editor","version":"1.2","title":"The Editor"}',
+        send=lambda _: None,
+        question_ids=count(1),
+    )
+
+    book.ledger.opened(session, TRACE)
+    book.ledger.closed(session, TRACE, "ended by the client")
+
+    begun, ended = book.events
+    assert (begun["event_type"], begun["trace_id"]) == ("gateway.session_started", TRACE)
+    assert begun["metadata"] == {
+        "session": "mine",
+        "profile": "default",
+        "revision": LEGACY.name,
+        "transport": "stdio",
+        "client": "editor 1.2",
+    }
+    assert ended["event_type"] == "gateway.session_ended"
+    assert ended["metadata"]["reason"] == "ended by the client"
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b'{"name":"editor"}', "editor"),
+        (b'{"name":7,"version":"1"}', ""),
+        (b"[]", ""),
+        (b"{}", ""),
+        (None, ""),
+    ],
+)
+def test_a_client_that_hardly_says_who_it_is_is_noted_as_far_as_it_does(
+    raw: bytes | None, words: str
+) -> None:
+    assert client_words(raw) == words
+
+
+def traced(book: Book, **context: object) -> Asked:
+    asked = Asked(params={"name": "x", "_meta": context})
+    book.ledger.identify(asked.exchange)
+    return asked
+
+
+def test_a_call_without_a_trace_begins_one_and_tells_nobody(book: Book) -> None:
+    asked = traced(book, vendor=1)
+
+    assert len(asked.exchange.trace_id) == 32
+    assert len(asked.exchange.span_id) == 16
+    assert asked.exchange.context == {}
+
+
+@pytest.mark.parametrize("flags", ["00", "01"])
+def test_a_call_joins_the_trace_of_its_client(book: Book, flags: str) -> None:
+    exchange = traced(book, traceparent=f"00-{TRACE}-{SPAN}-{flags}", tracestate="v=1").exchange
+
+    assert exchange.trace_id == TRACE
+    assert exchange.span_id != SPAN
+    sent_on = f'"00-{TRACE}-{exchange.span_id}-{flags}"'.encode()
+    assert exchange.context == {"traceparent": sent_on}
+
+
+@pytest.mark.parametrize("parent", ["nonsense", "", 7, None, {"a": 1}, f"00-{'0' * 32}-{SPAN}-01"])
+def test_what_is_no_traceparent_is_replaced_and_its_state_dropped(
+    book: Book, parent: object
+) -> None:
+    exchange = traced(book, traceparent=parent, tracestate="v=1").exchange
+
+    sent_on = f'"00-{exchange.trace_id}-{exchange.span_id}-01"'.encode()
+    assert exchange.context == {"traceparent": sent_on, "tracestate": None}
+
+
+@pytest.mark.parametrize("name", ["tracestate", "baggage"])
+def test_more_context_than_anyone_must_carry_is_dropped(book: Book, name: str) -> None:
+    fits, long = "x" * CONTEXT_BYTES_MAX, "x" * (CONTEXT_BYTES_MAX + 1)
+
+    assert traced(book, **{name: fits}).exchange.context == {}
+    assert traced(book, **{name: long}).exchange.context == {name: None}
+
+
+def test_a_name_written_in_escapes_is_found_too(book: Book) -> None:
+    asked = Asked()
+    asked.exchange.params = rb'{"_meta":{"\u0074raceparent":"nonsense"}}'
+
+    book.ledger.identify(asked.exchange)
+
+    assert "traceparent" in asked.exchange.context
+
+
+def test_a_call_within_a_clients_span_names_it_as_its_parent(book: Book) -> None:
+    meta = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
+
+    ended = book.play(Asked(params={"name": "echo", "_meta": meta}), Answered(b"{}"))
+
+    assert ended["metadata"]["parent_span_id"] == SPAN
+    assert ended["metadata"]["span_id"] != SPAN

@@ -1,0 +1,224 @@
+"""What servers ask, who is asked, and where the answer goes."""
+
+import json
+from typing import Any
+
+import pytest
+
+from anyport.gateway.questions import OPEN_QUESTIONS_MAX, QUESTION_SECONDS_MAX, Questions
+from anyport.protocol.exchange import Answered, Exchange, NeedInput, Question
+from anyport.upstream.server import LeaseKey
+from anyport.wire.frame import Failure, Notification, Request, Result
+from tests.gateway.fakes import Asked, FakeServer, FakeSession, Later, caller
+
+ASKABLE: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
+MINE = LeaseKey(owner="mine")
+
+
+class Scene:
+    """A server that asks, and a client that may be asked."""
+
+    def __init__(self, capabilities: dict[str, Any] | None = None) -> None:
+        self.session = FakeSession("mine", ASKABLE if capabilities is None else capabilities)
+        self.server = FakeServer("s")
+        self.open: list[Exchange] = []
+        self.later = Later()
+        self.questions = Questions({"mine": self.session}, lambda _: self.open, self.later)
+
+    def ask(self, method: str, params: Any = None, id: bytes = b"7") -> None:
+        raw = None if params is None else json.dumps(params).encode()
+        request = Request(id, method, raw)
+        self.questions.asked(self.server, MINE, self.server.connection, request)
+
+    def call(self) -> Asked:
+        """A call of the client that the server works on."""
+        asked = Asked(by=caller(self.session))
+
+        def tell(exchange: Exchange, happening: Any) -> None:
+            asked.told.append(happening)
+            if isinstance(happening, NeedInput):
+                exchange.questions.append(happening.question)
+
+        asked.exchange.tell = tell
+        self.open.append(asked.exchange)
+        return asked
+
+    @property
+    def answers(self) -> list[Any]:
+        return self.server.channel.sent
+
+
+def put_to(asked: Asked) -> Question:
+    (happening,) = [h for h in asked.told if isinstance(h, NeedInput)]
+    return happening.question
+
+
+def test_a_ping_is_answered_without_asking_anyone() -> None:
+    scene = Scene()
+    scene.ask("ping")
+
+    assert scene.answers == [{"jsonrpc": "2.0", "id": 7, "result": {}}]
+
+
+def test_a_question_goes_to_the_call_that_caused_it_and_its_answer_back() -> None:
+    scene = Scene()
+    asked = scene.call()
+    scene.ask("elicitation/create", {"message": "Sure?"})
+    question = put_to(asked)
+    assert json.loads(question.params or b"") == {"message": "Sure?"}
+
+    question.answer(Result(b"1", b'{"action":"accept"}'))
+    question.answer(Result(b"1", b'{"action":"decline"}'))
+
+    assert scene.answers == [{"jsonrpc": "2.0", "id": 7, "result": {"action": "accept"}}]
+
+
+def test_roots_outlast_the_call_that_was_open_when_the_server_asked() -> None:
+    scene = Scene()
+    asked = scene.call()
+    scene.ask("roots/list")
+    asked.exchange.end(Answered(b"{}"))
+    (question,) = scene.session.asked
+    question.answer(Result(b"1", b'{"roots":[]}'))
+
+    assert scene.answers == [{"jsonrpc": "2.0", "id": 7, "result": {"roots": []}}]
+
+
+@pytest.mark.parametrize("calls", [0, 2])
+def test_a_question_that_no_single_call_can_have_caused_goes_to_the_session(calls: int) -> None:
+    scene = Scene()
+    for _ in range(calls):
+        scene.call()
+    scene.ask("roots/list")
+    (question,) = scene.session.asked
+
+    question.answer(Failure(b"1", b'{"code":-1,"message":"no"}'))
+
+    assert scene.answers == [{"jsonrpc": "2.0", "id": 7, "error": {"code": -1, "message": "no"}}]
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "method", "params", "code"),
+    [
+        ({}, "roots/list", None, -32601),
+        ({"roots": {}}, "sampling/createMessage", {}, -32601),
+        (ASKABLE, "something/else", {}, -32601),
+        (ASKABLE, "elicitation/create", {"mode": "url"}, -32602),
+    ],
+)
+def test_what_the_client_cannot_answer_is_refused_at_once(
+    capabilities: dict[str, Any], method: str, params: Any, code: int
+) -> None:
+    scene = Scene(capabilities)
+    scene.ask(method, params)
+
+    assert scene.session.asked == []
+    (answer,) = scene.answers
+    assert (answer["id"], answer["error"]["code"]) == (7, code)
+
+
+def test_a_question_over_a_connection_of_nobody_is_refused() -> None:
+    scene = Scene()
+    request = Request(b"7", "roots/list", None)
+    scene.questions.asked(scene.server, LeaseKey(owner="left"), scene.server.connection, request)
+
+    assert scene.answers[0]["error"]["code"] == -32601
+
+
+def test_a_server_can_withdraw_its_question() -> None:
+    scene = Scene()
+    scene.ask("roots/list")
+    (question,) = scene.session.asked
+    reasons: list[bytes | None] = []
+    question.on_withdrawn = reasons.append
+
+    for _ in range(2):
+        params = b'{"requestId":7,"reason":"never mind"}'
+        told = Notification("notifications/cancelled", params)
+        scene.questions.withdrawn(scene.server.connection, told)
+    question.answer(Result(b"1", b"{}"))
+
+    assert reasons == [b'"never mind"']
+    assert scene.answers == []
+
+
+def test_a_lost_server_withdraws_everything_it_asked_and_nothing_else() -> None:
+    scene, other = Scene(), FakeServer("other")
+    scene.ask("roots/list")
+    scene.questions.asked(other, MINE, other.connection, Request(b"7", "roots/list", None))
+
+    scene.questions.lost(scene.server.connection)
+
+    assert [question.open for question in scene.session.asked] == [False, True]
+
+
+@pytest.mark.parametrize("how", ["ended", "cancelled"])
+def test_the_questions_of_a_call_that_is_over_are_answered_and_forgotten(how: str) -> None:
+    scene = Scene()
+    for number in range(2 * OPEN_QUESTIONS_MAX):
+        asked = scene.call()
+        scene.ask("elicitation/create", id=b"%d" % number)
+        if how == "ended":
+            asked.exchange.end(Answered(b"{}"))
+        else:
+            asked.exchange.cancel()
+        scene.open.clear()
+
+    assert len(scene.answers) == 2 * OPEN_QUESTIONS_MAX
+    assert {answer["error"]["message"] for answer in scene.answers} == {
+        "The call that this belonged to has ended"
+    }
+
+
+def test_there_are_only_so_many_open_questions() -> None:
+    scene = Scene()
+    for number in range(OPEN_QUESTIONS_MAX):
+        scene.ask("roots/list", id=b"%d" % number)
+    assert scene.answers == []
+
+    scene.ask("roots/list", id=b"9999")
+
+    assert scene.answers[0]["error"]["message"] == "Too many questions are waiting for an answer"
+
+
+def test_a_question_that_nobody_answers_is_given_up() -> None:
+    scene = Scene()
+    scene.ask("roots/list")
+    scene.ask("roots/list", id=b"8")
+    scene.session.asked[1].answer(Result(b"1", b'{"roots":[]}'))
+    assert {seconds for seconds, _ in scene.later.due} == {QUESTION_SECONDS_MAX}
+
+    scene.later.pass_by()
+
+    assert [answer["id"] for answer in scene.answers] == [8, 7]
+    assert scene.answers[1]["error"]["message"] == "Nobody answered within 600 s"
+    assert not scene.session.asked[0].open
+
+
+def test_the_clients_progress_on_a_question_carries_the_servers_token() -> None:
+    scene = Scene()
+    scene.ask("sampling/createMessage", {"_meta": {"progressToken": "theirs"}})
+    (question,) = scene.session.asked
+    assert question.on_progress is not None
+
+    question.on_progress(b'{"progressToken":5,"progress":1}')
+
+    assert scene.answers == [
+        {
+            "jsonrpc": "2.0",
+            "method": "notifications/progress",
+            "params": {"progressToken": "theirs", "progress": 1},
+        }
+    ]
+
+
+def test_a_second_question_with_an_open_id_is_refused_and_the_first_unharmed() -> None:
+    scene = Scene()
+    asked = scene.call()
+    scene.ask("elicitation/create", {"message": "a"})
+    scene.ask("elicitation/create", {"message": "b"})
+
+    (refusal,) = scene.answers
+    assert refusal["id"] == 7
+    assert refusal["error"]["code"] == -32600
+    assert put_to(asked).open
