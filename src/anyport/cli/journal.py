@@ -1,0 +1,135 @@
+"""The journal, read by people: its index opened, an event decoded, an event as a line.
+
+No gateway is started for this. Old events and those of other writers are shown as far as they
+are understood.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from anyport.cli.ending import CommandFailed
+from anyport.cli.render import milliseconds
+from anyport.record.index import QUERY_EVENTS_MAX, Index, IndexBusy
+from anyport.record.text import printable
+from anyport.record.trace import normalise_trace_id
+
+TITLES: Final = ("TIME", "TYPE", "STATUS", "SERVER", "SUBJECT", "TOOK", "TRACE", "MESSAGE")
+WHOLE: Final = ("TIME", "STATUS", "TOOK", "TRACE")
+
+SHORT_ID_CHARS: Final = 8
+"""Of a trace id: enough to tell it from its neighbours, and `anyport trace` takes it."""
+
+YEAR_CHARS: Final = len("2026-")
+"""Left out: lines are narrow, and people ask about yesterday."""
+
+_SUBJECTS: Final = ("tool", "prompt", "uri")
+_MESSAGES: Final = ("line", "reason", "version")
+
+
+class Event(msgspec.Struct, frozen=True):
+    """An event, as far as people are shown it."""
+
+    timestamp: datetime
+    trace_id: str
+    status: str
+    event_type: str
+    metadata: dict[str, Any] = {}
+    duration_ms: float | None = None
+    error_code: int | str | None = None
+    error_message: str | None = None
+
+    @property
+    def moment(self) -> datetime:
+        """When; other writers may leave the zone out and mean UTC."""
+        return self.timestamp if self.timestamp.tzinfo else self.timestamp.replace(tzinfo=UTC)
+
+    @property
+    def server(self) -> str:
+        return str(self.metadata.get("server") or "")
+
+    @property
+    def subject(self) -> str:
+        """What it is about: a tool, a prompt or a resource."""
+        return _first(self.metadata, _SUBJECTS)
+
+    @property
+    def message(self) -> str:
+        if self.error_message is None:
+            return _first(self.metadata, _MESSAGES)
+        code = "" if self.error_code is None else f" (error {self.error_code})"
+        return f"{self.error_message}{code}"
+
+
+@contextmanager
+def open_index(state_dir: Path) -> Iterator[Index]:
+    """The index of the journal below a state directory, up to date.
+
+    Raises:
+        CommandFailed: there is no journal, or another process keeps the index to itself.
+    """
+    if not (state_dir / "events").is_dir():
+        raise CommandFailed(f"nothing has been recorded yet in {state_dir}")
+    index = Index(state_dir)
+    try:
+        index.catch_up()
+        yield index
+    except IndexBusy:
+        raise CommandFailed("another process is busy with the journal's index; try again") from None
+    finally:
+        index.close()
+
+
+def decode(line: bytes) -> Event | None:
+    """The event in a line of the journal; None for a line that is none."""
+    try:
+        return msgspec.json.decode(line, type=Event)
+    except (ValueError, RecursionError):
+        return None
+
+
+def cells(event: Event, zone: tzinfo | None = None) -> tuple[str, ...]:
+    """An event as a row of a table. Times are those of the zone, else the machine's."""
+    moment = event.moment.astimezone(zone).replace(tzinfo=None)
+    return tuple(
+        printable(cell)
+        for cell in (
+            moment.isoformat(" ", "milliseconds")[YEAR_CHARS:],
+            event.event_type.removeprefix("gateway."),
+            event.status,
+            event.server,
+            event.subject,
+            milliseconds(event.duration_ms),
+            event.trace_id[:SHORT_ID_CHARS],
+            event.message,
+        )
+    )
+
+
+def same_trace(event: Event, trace_id: str) -> bool:
+    """Whether an event belongs to a trace, however its id is spelt; its first digits will do."""
+    spelt = normalise_trace_id(trace_id) or trace_id.strip().lower()
+    return (normalise_trace_id(event.trace_id) or event.trace_id).startswith(spelt)
+
+
+def whole_trace_id(index: Index, given: str) -> str:
+    """The trace id that begins like this, as tables show it, among the newest events.
+
+    Raises:
+        CommandFailed: several begin like this.
+    """
+    if normalise_trace_id(given) is not None:
+        return given
+    events = [decode(line) for line in index.query(limit=QUERY_EVENTS_MAX)]
+    found = {event.trace_id for event in events if event and same_trace(event, given)}
+    if len(found) > 1:
+        raise CommandFailed(f"several traces begin with {given}: {', '.join(sorted(found))}")
+    return found.pop() if found else given
+
+
+def _first(metadata: dict[str, Any], keys: tuple[str, ...]) -> str:
+    return next((str(metadata[key]) for key in keys if metadata.get(key)), "")

@@ -1,0 +1,49 @@
+"""`anyport trace`: everything that belongs to one trace, from its beginning."""
+
+import os
+from typing import Final
+
+from anyport.cli import places
+from anyport.cli.ending import GOOD, CommandFailed
+from anyport.cli.events import out_lines
+from anyport.cli.journal import Event, decode, open_index, whole_trace_id
+from anyport.cli.options import Given
+from anyport.cli.render import milliseconds, out, table
+from anyport.record.text import printable
+
+TITLES: Final = ("AT", "TYPE", "STATUS", "SERVER", "SUBJECT", "TOOK", "MESSAGE")
+WHOLE: Final = ("AT", "STATUS", "TOOK")
+
+
+def trace(given: Given, trace_id: str) -> int:
+    """Show the timeline of a trace; the exit code."""
+    state_dir = places.state_dir(given.state_dir, os.environ)
+    with open_index(state_dir) as index:
+        lines = index.trace(whole_trace_id(index, trace_id.strip()))
+    if not lines:
+        raise CommandFailed(f"there is no event of the trace {trace_id}")
+    if given.json:
+        out_lines(lines)
+        return GOOD
+    story = [event for line in lines if (event := decode(line)) is not None]
+    begin = story[0]
+    out(printable(f"trace {begin.trace_id}, {begin.moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"))
+    table(TITLES, [_row(event, begin) for event in story], whole=WHOLE)
+    out(f"{len(story)} events in {milliseconds(_offset_ms(story[-1], begin))}")
+    return GOOD
+
+
+def _row(event: Event, begin: Event) -> tuple[str, ...]:
+    return (
+        f"+{milliseconds(_offset_ms(event, begin))}",
+        event.event_type.removeprefix("gateway."),
+        event.status,
+        event.server,
+        event.subject,
+        milliseconds(event.duration_ms),
+        event.message,
+    )
+
+
+def _offset_ms(event: Event, begin: Event) -> float:
+    return (event.moment - begin.moment).total_seconds() * 1000

@@ -1,0 +1,118 @@
+"""`anyport check`."""
+
+import json
+import sys
+
+import pytest
+
+from tests.cli.stage import Stage
+
+
+def test_what_was_found_is_shown_without_secrets(stage: Stage) -> None:
+    (stage.folder / "anyport.json").write_text(
+        json.dumps(
+            {
+                "mcpServers": {
+                    "My Notes": {
+                        "command": sys.executable,
+                        "args": ["--token", "hunter2secret", "a b"],
+                        "env": {"TOKEN": "hunter2secret"},
+                    },
+                    "off": {"command": "x", "disabled": True},
+                },
+                "profiles": {"dev": {"servers": ["off"]}, "all": {}},
+            }
+        )
+    )
+
+    ran = stage.run("check")
+
+    assert ran.code == 0
+    assert "hunter2secret" not in ran.out + ran.err
+    assert f"my-notes  good      {sys.executable} --token [redacted] 'a b'\n" in ran.out
+    assert "off       disabled  x\n" in ran.out
+    assert "dev      off\n" in ran.out
+    assert "all      my-notes, off\n" in ran.out
+    assert "no profile is called default: clients name one with --profile" in ran.out
+    assert "'My Notes' is called my-notes here" in ran.out
+    assert ran.err == ""
+
+
+def test_a_server_that_cannot_start_here_is_a_warning(stage: Stage) -> None:
+    stage.configure(
+        keyed={"command": "x", "env": {"KEY": "${env:ANYPORT_TEST_ABSENT}"}},
+        absent={"command": "anyport-test-absent"},
+        remote={"url": "https://user:hunter2secret@example.com/mcp"},
+    )
+
+    ran = stage.run("check")
+
+    assert ran.code == 0
+    assert "server 'keyed' will not start: env.KEY needs the environment variable" in ran.err
+    assert "server 'absent' will not start: the command anyport-test-absent is not" in ran.err
+    assert "server 'remote' will not start: servers behind a URL" in ran.err
+    assert "hunter2secret" not in ran.out
+    warned = stage.run("check", "--json").json["servers"]
+    assert warned["tiny"]["warnings"] == []
+    assert len(warned["keyed"]["warnings"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ({"command": "sh", "cwd": "gone"}, "the working directory {folder}/gone does not exist"),
+        ({"command": "./plain"}, "the command {folder}/plain is not executable; run chmod +x"),
+        ({"command": "./"}, "is a directory"),
+        ({"command": "sh -c true"}, "keep sh in command and put the rest into args"),
+        ({"command": "sh ./x/y -v"}, "keep sh in command and put the rest into args"),
+        ({"command": "anyport-absent -v"}, "is not found; install it"),
+        ({"command": "sh", "envFile": "no.env"}, "no.env cannot be read: No such file"),
+    ],
+)
+def test_why_a_server_cannot_start_is_told_with_what_to_do(
+    stage: Stage, entry: dict[str, str], told: str
+) -> None:
+    (stage.folder / "plain").write_text("echo")
+    stage.configure(odd=entry)
+
+    ran = stage.run("check")
+
+    assert ran.code == 0
+    assert "warning: server 'odd' will not start: " in ran.err
+    assert told.format(folder=stage.folder) in ran.err
+
+
+def test_a_configuration_without_servers_says_so(stage: Stage) -> None:
+    (stage.folder / "anyport.toml").write_text("")
+
+    assert "no servers: define them under mcpServers" in stage.run("check").out
+    assert "no servers in " in stage.run("tools").err
+
+
+def test_faults_are_told_with_their_place_and_fail(stage: Stage) -> None:
+    file = stage.folder / "mine.toml"
+    file.write_text('[mcpServers.a]\ncommand = "x"\ntimeuot = 3\n')
+
+    ran = stage.run("check", "--config", "mine.toml")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("mine.toml:3:1: ")
+    assert "did you mean timeout?" in ran.err
+
+    ran = stage.run("check", "--config", "mine.toml", "--json")
+    assert ran.code == 1
+    assert ran.json["ok"] is False
+    assert ran.json["faults"][0]["line"] == 3
+
+
+def test_with_nothing_configured_it_says_what_is_used(stage: Stage) -> None:
+    ran = stage.run("check")
+    assert ran.code == 0
+    assert ran.out.startswith("configuration: the built-in demo server\n")
+    assert "found no anyport.toml" in ran.err
+
+
+def test_a_profile_that_is_asked_for_must_be_there(stage: Stage) -> None:
+    assert stage.run("check", "--profile", "default").code == 0
+    ran = stage.run("check", "--profile", "dev")
+    assert ran.code == 2
+    assert "the profiles are: default" in ran.err

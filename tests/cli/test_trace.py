@@ -1,0 +1,55 @@
+"""`anyport trace`."""
+
+import json
+
+import pytest
+
+from tests.cli.stage import Stage
+from tests.record.story import ONE, TWO, Story
+
+
+@pytest.fixture
+def story(stage: Stage) -> Story:
+    story = Story(stage.state)
+    story.call(1, status="pending")
+    story.call(9, trace_id=TWO)
+    story.clock.now += 1.25
+    story.call(2, status="timeout", duration_ms=1250.0, error_message="too slow")
+    return story
+
+
+@pytest.mark.parametrize("spelt", [ONE, "11111111-1111-1111-1111-111111111111", "1111"])
+def test_the_timeline_has_offsets_and_a_total(stage: Stage, story: Story, spelt: str) -> None:
+    ran = stage.run("trace", spelt)
+
+    assert ran.code == 0
+    head, titles, first, second, total = ran.out.splitlines()
+    assert head.startswith(f"trace {ONE}, 2026-07-2")
+    assert titles.split()[0] == "AT"
+    assert first.split() == ["+0.0", "ms", "tool_call", "pending", "s", "t"]
+    assert second.split()[:5] == ["+1.25", "s", "tool_call", "timeout", "s"]
+    assert second.endswith("too slow")
+    assert total == "2 events in 1.25 s"
+
+
+def test_json_is_the_lines_of_the_journal(stage: Stage, story: Story) -> None:
+    ran = stage.run("trace", ONE, "--json")
+    assert [json.loads(line)["metadata"]["n"] for line in ran.out.splitlines()] == [1, 2]
+
+
+def test_a_trace_that_is_not_there_is_a_failure(stage: Stage, story: Story) -> None:
+    ran = stage.run("trace", "abcd")
+    assert (ran.code, ran.out) == (1, "")
+    assert "there is no event of the trace abcd" in ran.err
+
+
+def test_a_beginning_that_several_have_is_a_failure_with_their_names(
+    stage: Stage, story: Story
+) -> None:
+    other = "1" * 31 + "2"
+    story.call(3, trace_id=other)
+
+    ran = stage.run("trace", "11")
+
+    assert ran.code == 1
+    assert f"several traces begin with 11: {ONE}, {other}" in ran.err
