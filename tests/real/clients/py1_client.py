@@ -1,0 +1,174 @@
+"""A client made with the Python SDK 1.x: a handshake, then a session.
+
+It only obeys steps and tells what it saw; see `tests/real/rig.py` for both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+from mcp import ClientSession, McpError, StdioServerParameters, stdio_client, types
+from mcp.client.streamable_http import streamablehttp_client
+from pydantic import AnyUrl, BaseModel
+from steps import ROOTS, SAMPLE, Report, Task, elicitation_answer, read_task
+
+Step = Mapping[str, Any]
+
+
+class Conversation:
+    def __init__(self, session: ClientSession, report: Report) -> None:
+        self.session = session
+        self.report = report
+
+    async def connect(self, step: Step) -> None:
+        found = await self.session.initialize()
+        self.report.saw("connected", **dump(found))
+
+    async def list(self, step: Step) -> None:
+        verbs: Mapping[str, tuple[Callable[..., Awaitable[BaseModel]], str]] = {
+            "tools": (self.session.list_tools, "tools"),
+            "prompts": (self.session.list_prompts, "prompts"),
+            "resources": (self.session.list_resources, "resources"),
+            "templates": (self.session.list_resource_templates, "resourceTemplates"),
+        }
+        verb, key = verbs[step["what"]]
+        items: list[Any] = []
+        cursor = None
+        while True:
+            page = dump(await verb(params=types.PaginatedRequestParams(cursor=cursor)))
+            items += page[key]
+            cursor = page.get("nextCursor")
+            if cursor is None:
+                break
+        self.report.saw("listed", what=step["what"], items=items)
+
+    async def call(self, step: Step) -> None:
+        name, arguments = step["name"], step.get("arguments", {})
+        if not step.get("progress") and not step.get("cancel"):
+            self.result(await self.session.call_tool(name, arguments))
+            return
+        with anyio.CancelScope() as scope:
+            # This SDK has no way to cancel a call but to name its id, which is the next one.
+            request = self.session._request_id
+
+            async def progressed(progress: float, total: float | None, message: str | None) -> None:
+                if scope.cancel_called:
+                    return
+                self.report.saw("progress", progress=progress, total=total, message=message)
+                if step.get("cancel"):
+                    params = types.CancelledNotificationParams(requestId=request, reason="canned")
+                    cancelled = types.CancelledNotification(params=params)
+                    await self.session.send_notification(types.ClientNotification(cancelled))
+                    scope.cancel()
+
+            self.result(await self.session.call_tool(name, arguments, progress_callback=progressed))
+        if scope.cancelled_caught:
+            self.report.saw("cancelled")
+
+    async def read(self, step: Step) -> None:
+        self.result(await self.session.read_resource(AnyUrl(step["uri"])))
+
+    async def subscribe(self, step: Step) -> None:
+        self.result(await self.session.subscribe_resource(AnyUrl(step["uri"])))
+
+    async def listen(self, step: Step) -> None:
+        self.report.saw("result", result={})
+
+    async def prompt(self, step: Step) -> None:
+        self.result(await self.session.get_prompt(step["name"], step.get("arguments")))
+
+    async def complete(self, step: Step) -> None:
+        prompt = step["ref"]["type"] == "ref/prompt"
+        kind = types.PromptReference if prompt else types.ResourceTemplateReference
+        ref = kind.model_validate(step["ref"])
+        self.result(await self.session.complete(ref, step["argument"], step.get("context")))
+
+    async def log_level(self, step: Step) -> None:
+        self.result(await self.session.set_logging_level(step["level"]))
+
+    async def wait(self, step: Step) -> None:
+        await self.report.wait_notification(step["method"], step.get("uri"))
+
+    def result(self, result: BaseModel) -> None:
+        self.report.saw("result", result=dump(result))
+
+
+async def run(task: Task) -> None:
+    report = Report()
+
+    async def sampled(context: Any, params: types.CreateMessageRequestParams) -> Any:
+        report.saw("asked", method="sampling/createMessage", params=dump(params))
+        return types.CreateMessageResult.model_validate(SAMPLE)
+
+    async def elicited(context: Any, params: types.ElicitRequestParams) -> Any:
+        report.saw("asked", method="elicitation/create", params=dump(params))
+        return types.ElicitResult.model_validate(elicitation_answer(dump(params)))
+
+    async def rooted(context: Any) -> Any:
+        report.saw("asked", method="roots/list", params={})
+        return types.ListRootsResult.model_validate(ROOTS)
+
+    async def incoming(message: Any) -> None:
+        if isinstance(message, Exception):
+            report.saw("fault", message=str(message))
+        elif isinstance(message, types.ServerNotification):
+            notification = dump(message.root)
+            if notification["method"] != "notifications/progress":
+                report.notified(notification["method"], notification.get("params"))
+
+    ended = False
+    try:
+        async with (
+            streams(task) as (receive, send),
+            ClientSession(
+                receive,
+                send,
+                sampling_callback=sampled,
+                elicitation_callback=elicited,
+                list_roots_callback=rooted,
+                message_handler=incoming,
+                client_info=types.Implementation(name="py1", version="1"),
+            ) as session,
+        ):
+            await converse(Conversation(session, report), task)
+            ended = True
+    except* anyio.BrokenResourceError:
+        # This SDK trips over what a server still sends while the connection is being closed.
+        if not ended:
+            raise
+    report.saw("closed")
+
+
+async def converse(conversation: Conversation, task: Task) -> None:
+    report = conversation.report
+    for report.step, step in enumerate([{"do": "connect"}, *task.steps], start=-1):
+        try:
+            await getattr(conversation, step["do"])(step)
+        except McpError as error:
+            report.saw("error", **dump(error.error))
+
+
+@asynccontextmanager
+async def streams(task: Task) -> AsyncIterator[tuple[Any, Any]]:
+    if task.url is not None:
+        async with streamablehttp_client(task.url) as (receive, send, _):
+            yield receive, send
+        return
+    command, *arguments = task.target
+    server = StdioServerParameters(command=command, args=arguments, env=dict(os.environ))
+    async with stdio_client(server) as (receive, send):
+        yield receive, send
+
+
+def dump(model: BaseModel) -> dict[str, Any]:
+    """What came over the wire, without what the SDK would have filled in."""
+    return model.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(run(read_task()))

@@ -1,0 +1,212 @@
+"""Where the real servers and clients are, and how to run them.
+
+Everything comes from `tests/real/install`. This file builds command lines and runs clients; it
+knows nothing of the gateway, nor of what a test expects.
+
+A client script takes a list of steps and one target, and prints one JSON object a line, an
+*observation*. The target is the command line of a server, or the URL of a running one.
+
+    [sys.executable, "py1_client.py", "--steps", '[{"do": "list", "what": "tools"}]', "--", *target]
+
+Every client declares sampling, elicitation (form and URL) and roots, and answers at once: a
+sample is the text "canned sample"; a form is accepted with every required property filled in
+(strings "canned", numbers 1, booleans true, choices the first); a URL is accepted; there is one
+root, file:///tmp/canned.
+
+Steps. Connecting is not one of them, it always comes first.
+
+    {"do": "list", "what": "tools" | "resources" | "templates" | "prompts"}       all pages
+    {"do": "call", "name": N, "arguments": {…}}
+    {"do": "call", …, "progress": true}           asks for progress
+    {"do": "call", …, "cancel": true}             likewise, and cancels at the first that comes
+    {"do": "read", "uri": U}
+    {"do": "subscribe", "uri": U}                 modern: opens a stream for that resource
+    {"do": "listen"}                              modern: opens a stream for changes of lists;
+                                                  legacy: nothing, they come unasked
+    {"do": "prompt", "name": N, "arguments": {…}}
+    {"do": "complete", "ref": {…}, "argument": {"name": N, "value": V}, "context"?: {…}}
+    {"do": "log_level", "level": L}               modern: goes along with each later call
+    {"do": "wait", "method": M, "uri"?: U}        for a notification that came since the start
+                                                  and was not waited for before
+
+Observations. Each has `saw` and `step`, the index of the step under way (-1: connecting).
+
+    {"saw": "connected", "protocolVersion", "capabilities", "serverInfo"?, "instructions"?}
+    {"saw": "listed", "what", "items"}
+    {"saw": "result", "result"}                   of every other step that was answered
+    {"saw": "error", "code", "message", "data"?}  the answer was a JSON-RPC error
+    {"saw": "progress", "progress", "total"?, "message"?}
+    {"saw": "cancelled"}                          the client gave the call up, and said so
+    {"saw": "asked", "method", "params"}          the server asked, and got the canned answer
+    {"saw": "notified", "method", "params"?}      every notification but progress
+    {"saw": "waited" | "missed", "method"}        the end of a wait
+    {"saw": "fault", "message"}                   the SDK complained of what it received
+    {"saw": "closed"}                             always the last
+
+A member that is absent and one that is null mean the same. In a modern conversation `asked`
+stands for a question inside an `input_required` answer; the SDKs hide the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+Observation = dict[str, Any]
+Step = Mapping[str, Any]
+
+HERE: Final = Path(__file__).parent
+HOME: Final = HERE.parent.parent / ".real"
+NODE_MODULES: Final = HOME / "node" / "node_modules"
+
+RUN_SECONDS_MAX: Final = 120
+"""A client on a busy machine starts two interpreters and a server, then waits for those."""
+
+_MODERN: Final = "2026-07-28"
+_CLIENTS: Final[Mapping[str, tuple[str, str]]] = {
+    "py1": ("py1", "legacy"),
+    "py2": ("py2", "auto"),
+    "py2-legacy": ("py2", "legacy"),
+    "py2-modern": ("py2", _MODERN),
+    "ts1": ("ts1", "legacy"),
+    "ts2": ("ts2", "auto"),
+    "ts2-legacy": ("ts2", "legacy"),
+    "ts2-modern": ("ts2", _MODERN),
+}
+CLIENTS: Final = tuple(_CLIENTS)
+"""SDK and way to begin: ask which era it is (no suffix), or insist on one."""
+
+
+def server(name: str, place: Path | None = None) -> list[str]:
+    """The command line of a real server.
+
+    `place` is the folder that `filesystem` may touch, the repository of `git`, or the file that
+    `memory` writes; the others have none. `fetch` must be sent to addresses of this machine only.
+    """
+    match name:
+        case "everything":
+            return [*_node_server(name), "stdio"]
+        case "filesystem":
+            return [*_node_server(name), str(place)]
+        case "memory":
+            return ["env", f"MEMORY_FILE_PATH={place}", *_node_server(name)]
+        case "time":
+            return [_python_server(name), "--local-timezone", "UTC"]
+        case "git":
+            return [_python_server(name), "--repository", str(place)]
+        case "fetch":
+            # A library of its runs `npm install` at the first page if it finds a node to run.
+            no_node = f"PATH={HOME / 'servers' / 'bin'}"
+            options = ["--ignore-robots-txt", "--allow-private-ips"]
+            return ["env", no_node, _python_server(name), *options]
+        case "old_python":
+            return [_python("sdk-old"), str(HERE / "servers" / "old_python.py")]
+        case "modern_python":
+            return [_python("sdk2"), str(HERE / "servers" / "modern_python.py")]
+    raise LookupError(f"no real server is called {name!r}")
+
+
+def everything_over_http(port: int) -> tuple[list[str], dict[str, str]]:
+    """The command line and environment of `everything` on /mcp at a port of this machine."""
+    return [*_node_server("everything"), "streamableHttp"], os.environ | {"PORT": str(port)}
+
+
+def client(
+    name: str,
+    steps: Sequence[Step],
+    target: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+) -> list[Observation]:
+    """Run a client to its end and return what it saw.
+
+    Raises:
+        AssertionError: it did not reach its end; the message holds what it wrote till then.
+    """
+    try:
+        run = subprocess.run(
+            [*client_command(name), "--", *target],
+            input=json.dumps(list(steps)),
+            env=os.environ | (env or {}),
+            capture_output=True,
+            text=True,
+            timeout=RUN_SECONDS_MAX,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as late:
+        raise AssertionError(
+            f"{name} did not end in {RUN_SECONDS_MAX} s\n{late.stdout!r}\n{late.stderr!r}"
+        ) from None
+    assert run.returncode == 0, f"{name} failed\n{run.stdout}\n{run.stderr}"
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def client_command(name: str) -> list[str]:
+    """A client's command line, up to the `--` that its target follows; steps come on stdin."""
+    sdk, mode = _CLIENTS[name]
+    if sdk.startswith("py"):
+        script = str(HERE / "clients" / f"{sdk}_client.py")
+        return [_python(sdk.replace("py", "sdk")), script, "--mode", mode]
+    script = str(HOME / "node" / "clients" / f"{sdk}_client.mjs")
+    # The scripts stand there through a link, and must find the packages that are beside it.
+    return ["node", "--preserve-symlinks", "--preserve-symlinks-main", script, "--mode", mode]
+
+
+def inspector(
+    target: Sequence[str],
+    method: str,
+    *,
+    tool: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    era: str = "auto",
+) -> list[str]:
+    """The Inspector as a command: one method, its result as one JSON object on stdout.
+
+    `era` is "legacy", "auto" or "modern". `arguments` are for `tools/call`.
+    """
+    options = ["--quiet", "--format", "json", "--protocol-era", era, "--method", method]
+    if tool is not None:
+        options += ["--tool-name", tool, "--tool-args-json", json.dumps(arguments or {})]
+    return [str(NODE_MODULES / ".bin" / "mcp-inspector"), "--cli", *options, "--", *target]
+
+
+def of(observations: Sequence[Observation], saw: str, step: int | None = None) -> list[Observation]:
+    """Those that saw one thing, of one step or of all."""
+    return [o for o in observations if o["saw"] == saw and step in (None, o["step"])]
+
+
+def text(observation: Observation) -> str:
+    """All the text in the result of a call."""
+    content = observation["result"]["content"]
+    return "\n".join(block["text"] for block in content if block["type"] == "text")
+
+
+def missing() -> list[str]:
+    """The environments that are not there, or were made from other lock files than these."""
+    locks = {HOME / name / "lock.txt": HERE / f"python-{name}.txt" for name in _PYTHONS}
+    locks[HOME / "node" / "lock.json"] = HERE / "node" / "package-lock.json"
+    return [
+        copy.parent.name
+        for copy, lock in locks.items()
+        if not copy.is_file() or copy.read_bytes() != lock.read_bytes()
+    ]
+
+
+_PYTHONS: Final = ("sdk1", "sdk2", "sdk-old", "servers")
+
+
+def _python(environment: str) -> str:
+    return str(HOME / environment / "bin" / "python")
+
+
+def _python_server(name: str) -> str:
+    return str(HOME / "servers" / "bin" / f"mcp-server-{name}")
+
+
+def _node_server(name: str) -> list[str]:
+    package = NODE_MODULES / "@modelcontextprotocol" / f"server-{name}"
+    return ["node", str(package / "dist" / "index.js")]
