@@ -127,7 +127,7 @@ def test_a_package_registry_is_a_fault(tmp_path: Path, host: str) -> None:
 
 
 def test_addresses_and_relative_paths_are_not_paths_of_a_machine(tmp_path: Path) -> None:
-    text = "https://example.com/home/ src/work/ ~/work/ ./home/\n"
+    text = "https://example.com/home/ src/{0}/ ~/{0}/ ./home/\n".format("work")
 
     assert messages(project_of(tmp_path, {"README.md": text})) == []
 

@@ -100,7 +100,7 @@ class FakeServer(Server):
 
     def __init__(self, slug: str, revision: Revision | None = LEGACY, **config: Any) -> None:
         super().__init__(
-            ServerConfig(slug=slug, name=slug, command="server", **config),
+            ServerConfig(slug=slug, name=slug, command="server", transport="stdio", **config),
             cast(Setting, None),
             cast(Any, None),
         )

@@ -33,7 +33,9 @@ def config_of(*servers: ServerConfig) -> Config:
 def echo(slug: str = "s", **rest: Any) -> ServerConfig:
     """A real server of a few lines."""
     args = ("-I", "-S", "-c", ECHO)
-    return ServerConfig(slug=slug, name=slug, command=sys.executable, args=args, **rest)
+    return ServerConfig(
+        slug=slug, name=slug, command=sys.executable, args=args, transport="stdio", **rest
+    )
 
 
 Scene = Callable[[Gateway], Coroutine[Any, Any, None]]

@@ -309,3 +309,10 @@ def test_half_a_surrogate_pair_is_refused_with_the_id_of_its_request() -> None:
 
     assert isinstance(frame, BadFrame)
     assert (frame.code, frame.id) == (-32700, b"7")
+
+
+@pytest.mark.parametrize(
+    ("raw", "number"), [(b"7", 7), (b"-7", -1), (b'"7"', -1), (b"9" * 20, -1), (None, -1)]
+)
+def test_an_id_that_we_did_not_count_is_none_of_ours(raw: bytes | None, number: int) -> None:
+    assert codec.own_number(raw) == number

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyport.wire.members import Ambiguous, distinct, edit, join, lookalike, members, spans, text
+from anyport.wire.members import (
+    Ambiguous,
+    distinct,
+    edit,
+    join,
+    lookalike,
+    members,
+    spans,
+    string,
+    text,
+)
 from tests.wire.source import NAMES, SAMPLES, STYLES, TEXT, VALUES, Source, sources, written
 
 
@@ -163,3 +173,11 @@ def test_a_name_that_some_parser_takes_for_a_known_one_is_found(name: str) -> No
 
 def test_known_names_and_strangers_look_like_nothing() -> None:
     assert lookalike(["method", "methods", "", "\0"], frozenset({"method"})) is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"), [(b'"a\\u00e9"', "aé"), (b'""', ""), (b"1", None), (b"null", None)]
+)
+def test_only_a_string_has_a_text(raw: bytes, said: str | None) -> None:
+    assert string(msgspec.Raw(raw)) == said
+    assert string(None) is None

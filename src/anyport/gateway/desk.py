@@ -15,7 +15,7 @@ from anyport.protocol.capability import gateway_capabilities
 from anyport.protocol.errors import Fault, invalid_params, tool_error
 from anyport.protocol.exchange import Answered, Exchange, Failed
 from anyport.protocol.legacy_front import LOG_LEVELS, Description
-from anyport.protocol.method import Travel
+from anyport.protocol.method import LISTEN_FLAGS, Travel
 from anyport.protocol.modern_front import SUPPORTED
 from anyport.protocol.revision import Era
 from anyport.routing.paging import PAGE_ENTRIES_MAX, page
@@ -24,7 +24,6 @@ from anyport.upstream.server import Server
 from anyport.wire import members
 
 EMPTY: Final = Answered(b"{}")
-LIST_FLAGS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
 
 
 class BadQuery(ValueError):
@@ -163,17 +162,17 @@ class Desk:
             words = "Invalid params: subscriptions/listen needs notifications, an object"
             exchange.end(Failed(invalid_params(words)))
             return
-        flags = frozenset(flag for flag in LIST_FLAGS if wishes.get(flag) is True)
+        flags = [flag for flag in LISTEN_FLAGS.values() if wishes.get(flag) is True]
         asked = wishes.get("resourceSubscriptions")
         uris = [
             uri
             for uri in (asked if isinstance(asked, list) else [])
             if isinstance(uri, str) and owner_of_uri(uri, profile.catalog) is not None
         ]
-        listening = Listening(exchange, flags, frozenset(uris))
+        listening = Listening(exchange, frozenset(flags), frozenset(uris))
         self._feed.listening[exchange] = listening
         exchange.on_cancel = lambda _: self._unlisten(exchange, profile)
-        honoured: dict[str, object] = {flag: True for flag in LIST_FLAGS if flag in flags}
+        honoured: dict[str, object] = dict.fromkeys(flags, True)
         if isinstance(asked, list):
             honoured["resourceSubscriptions"] = uris
         acknowledgement = msgspec.json.encode({"notifications": honoured})

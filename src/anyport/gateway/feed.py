@@ -6,15 +6,12 @@ want it, under the names of their profile.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
-
-import msgspec
 
 from anyport.gateway.profile import Profile
 from anyport.protocol import meta
 from anyport.protocol.exchange import Exchange, Log, Notice, Session
 from anyport.protocol.legacy_front import LOG_LEVELS
-from anyport.protocol.method import CHANGES, Kind
+from anyport.protocol.method import CHANGES, LISTEN_FLAGS, Kind
 from anyport.protocol.revision import Era
 from anyport.routing.catalog import Catalog
 from anyport.routing.route import owner_of_uri
@@ -22,12 +19,6 @@ from anyport.routing.uris import qualified
 from anyport.upstream.server import LeaseKey, Server
 from anyport.wire import members
 from anyport.wire.frame import Notification
-
-_FLAGS: Final[Mapping[str, str]] = {
-    CHANGES[Kind.TOOLS]: "toolsListChanged",
-    CHANGES[Kind.PROMPTS]: "promptsListChanged",
-    CHANGES[Kind.RESOURCES]: "resourcesListChanged",
-}
 
 
 class Listening:
@@ -82,7 +73,7 @@ class Feed:
                 if self._shown[session.id] & affected:
                     session.notify(method, None)
             for listening in self._listening_of(profile):
-                if _FLAGS[method] in listening.flags:
+                if LISTEN_FLAGS[method] in listening.flags:
                     listening.tell(method, b"{}")
 
     def told(self, server: Server, key: LeaseKey, notification: Notification) -> None:
@@ -134,7 +125,7 @@ class Feed:
         return followed
 
     def _log(self, server: Server, key: LeaseKey, params: bytes) -> None:
-        level = _text(params, "level")
+        level = members.string(members.members(params).get("level"))
         rank = LOG_LEVELS.index(level) if level in LOG_LEVELS else len(LOG_LEVELS)
         for session in self._hearers(server, key):
             wanted = session.log_level
@@ -159,7 +150,7 @@ class Feed:
             exchanges[0].tell(exchanges[0], Log(own))
 
     def _updated(self, server: Server, params: bytes) -> None:
-        native = _text(params, "uri")
+        native = members.string(members.members(params).get("uri"))
         if native is None:
             return
         for profile in self._profiles.values():
@@ -225,13 +216,6 @@ def _with_logger(profile: Profile, slug: str, params: bytes) -> bytes:
     """Name the server as the logger; a transparent profile has only one and needs no name."""
     if profile.transparent:
         return params
-    logger = _text(params, "logger")
+    logger = members.string(members.members(params).get("logger"))
     name = slug if logger is None else f"{slug}/{logger}"
     return members.edit(params, {"logger": members.text(name)})
-
-
-def _text(holder: bytes, name: str) -> str | None:
-    raw = members.members(holder).get(name)
-    if raw is None or bytes(raw)[:1] != b'"':
-        return None
-    return msgspec.json.decode(raw, type=str)

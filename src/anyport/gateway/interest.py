@@ -9,7 +9,6 @@ from functools import partial
 from anyport.gateway.feed import Feed
 from anyport.protocol.errors import Fault, Situation, not_running
 from anyport.protocol.exchange import Answered, Exchange, Failed, Refused, Session
-from anyport.protocol.revision import Era
 from anyport.routing.route import Route
 from anyport.upstream.connection import Answer, Connection, Lost
 from anyport.upstream.server import Server
@@ -37,7 +36,7 @@ class Interest:
         else:
             session.subscriptions.discard(route.public)
             news = route.native not in self._feed.uris_of(server)
-        if not news or _is_modern(server):
+        if not news or server.modern:
             self.sync(server)
             exchange.end(Answered(b"{}"))
             return
@@ -52,7 +51,7 @@ class Interest:
         """Tell a server what has changed in what is followed."""
         wanted = self._feed.uris_of(server)
         known = self._known.setdefault(server.slug, set())
-        if _is_modern(server):
+        if server.modern:
             server.watch(wanted)
         else:
             self._tell(server, "resources/subscribe", wanted - known)
@@ -81,7 +80,7 @@ class Interest:
             session.subscriptions.discard(route.public)
             exchange.end(Failed(not_running(server.slug, lease)))
             return
-        if _is_modern(server):
+        if server.modern:
             # It was still starting when the client asked, and nobody knew what it speaks.
             self.sync(server)
             exchange.end(Answered(b"{}"))
@@ -107,8 +106,3 @@ class Interest:
             else:
                 known.discard(route.native)
             exchange.end(Answered(b"{}"))
-
-
-def _is_modern(server: Server) -> bool:
-    peer = server.peer
-    return peer is not None and peer.revision.era is Era.MODERN

@@ -71,43 +71,34 @@ class Ledger:
     def end(self, exchange: Exchange, slug: str, native: str, ending: Ending) -> None:
         """Note how a call ended."""
         milliseconds = (self._clock() - exchange.started) * 1000
+        status: Status = "failure"
+        code: int | None = None
+        words: str | None = None
+        size: int | None = None
         match ending:
             case Answered(result):
-                failed = _IS_ERROR in result and _is_error(result)
                 size = len(result)
-                status: Status = "failure" if failed else "success"
-                words = "the tool reported an error" if failed else None
-                self._note(
-                    exchange,
-                    status,
-                    slug,
-                    native,
-                    duration_ms=milliseconds,
-                    error_message=words,
-                    result_bytes=size,
-                )
+                if _IS_ERROR in result and _is_error(result):
+                    words = "the tool reported an error"
+                else:
+                    status = "success"
             case Refused(error):
-                self._note(
-                    exchange,
-                    "failure",
-                    slug,
-                    native,
-                    duration_ms=milliseconds,
-                    error_code=error_code(error),
-                    error_message=_message(error),
-                )
+                code, words = error_code(error), _message(error)
             case Failed(fault):
-                timed_out = fault.situation is Situation.TIMED_OUT
                 revision = exchange.caller.revision
-                self._note(
-                    exchange,
-                    "timeout" if timed_out else "failure",
-                    slug,
-                    native,
-                    duration_ms=milliseconds,
-                    error_code=fault.code(revision),
-                    error_message=fault.words(revision),
-                )
+                code, words = fault.code(revision), fault.words(revision)
+                if fault.situation is Situation.TIMED_OUT:
+                    status = "timeout"
+        self._note(
+            exchange,
+            status,
+            slug,
+            native,
+            duration_ms=milliseconds,
+            error_code=code,
+            error_message=words,
+            result_bytes=size,
+        )
 
     def cancelled(self, exchange: Exchange, slug: str, native: str) -> None:
         """Note that the client no longer wanted the answer."""
@@ -199,11 +190,7 @@ def _sent_context(params: bytes) -> dict[str, str]:
         return {}
     raw = members.members(params).get("_meta")
     found = {} if raw is None else members.members(raw)
-    return {
-        name: msgspec.json.decode(found[name], type=str) if bytes(found[name])[:1] == b'"' else ""
-        for name in CONTEXT
-        if name in found
-    }
+    return {name: members.string(found[name]) or "" for name in CONTEXT if name in found}
 
 
 def _is_error(result: bytes) -> bool:
@@ -212,5 +199,4 @@ def _is_error(result: bytes) -> bool:
 
 
 def _message(error: bytes) -> str:
-    raw = members.members(error).get("message")
-    return "" if raw is None else msgspec.json.decode(raw, type=str)
+    return members.string(members.members(error).get("message")) or ""

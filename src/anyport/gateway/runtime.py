@@ -244,7 +244,7 @@ class Gateway:
                 server=server.slug,
                 era=peer.revision.era.value,
                 revision=peer.revision.name,
-                transport="stdio",
+                transport=server.config.transport,
                 restarts=main.restarts,
             )
         self._desk.pass_level(server)
@@ -258,7 +258,7 @@ class Gateway:
             "failure",
             error_message=reason,
             server=server.slug,
-            transport="stdio",
+            transport=server.config.transport,
             restarts=restarts,
         )
         self._desk.lists_settled()
@@ -374,13 +374,9 @@ class Gateway:
                 self._memory.give_back()
 
     def _registered(self, server: Server) -> None:
-        transport = "stdio" if server.config.command is not None else server.config.transport
-        about: dict[str, MetadataValue] = {"server": server.slug, "transport": transport}
-        if server.obstacle is not None:
-            about["reason"] = server.obstacle
-        self.journal.note(
-            "gateway.backend_registered", "success", trace_id=self._trace_id, metadata=about
-        )
+        about = {} if server.obstacle is None else {"reason": server.obstacle}
+        transport = server.config.transport
+        self._note("gateway.backend_registered", server=server.slug, transport=transport, **about)
 
     def _journal_pending(self) -> None:
         asyncio.get_running_loop().call_soon(self.journal.flush)
@@ -389,6 +385,7 @@ class Gateway:
         self,
         event: EventType,
         status: Status = "success",
+        /,
         *,
         error_message: str | None = None,
         **metadata: MetadataValue,

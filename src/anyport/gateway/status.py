@@ -60,7 +60,7 @@ def backend_status(server: Server, catalog: Catalog) -> Mapping[str, Any]:
         "tool_count": len(tools),
         "era": None if peer is None else peer.revision.era.value,
         "revision": None if peer is None else peer.revision.name,
-        "transport": "stdio" if server.config.command is not None else server.config.transport,
+        "transport": server.config.transport,
         "restarts": 0 if main is None else main.restarts,
         "last_error": server.last_error,
     }

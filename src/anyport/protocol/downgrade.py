@@ -108,11 +108,7 @@ def _told(block: bytes, strange: list[str]) -> bytes:
         sound += [("mimeType", bytes(found["mimeType"]))] if "mimeType" in found else []
         sound.append(("blob", bytes(found.get("data", b'""'))))
         return members.join([("type", b'"resource"'), ("resource", members.join(sound))])
-    name = _text(found.get("title")) or _text(found.get("name"))
-    uri = _text(found.get("uri"))
+    name = members.string(found.get("title")) or members.string(found.get("name"))
+    uri = members.string(found.get("uri")) or ""
     words = f"{name}: {uri}" if name else uri
     return members.join([("type", b'"text"'), ("text", members.text(words))])
-
-
-def _text(raw: Raw | None) -> str:
-    return "" if raw is None or bytes(raw)[:1] != b'"' else msgspec.json.decode(raw, type=str)

@@ -15,7 +15,6 @@ from anyport.wire import codec, frame, members
 
 SERVER_FAULT: Final = -32000
 """Legacy sessions have no code for "the server behind me is down"; this is the customary one."""
-MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_REVISION: Final = -32022
 
 

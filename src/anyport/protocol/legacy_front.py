@@ -120,14 +120,14 @@ class LegacySession:
 
     def answer(self, frame: Result | Failure) -> None:
         """The client's answer to a question; answers to nothing are dropped."""
-        question = self._questions.pop(_number(frame.id), None)
+        question = self._questions.pop(codec.own_number(frame.id), None)
         if question is not None:
             question.answer(frame)
 
     def progress(self, params: bytes) -> None:
         """The client's progress on a question that takes it long."""
         token = members.members(params).get(meta.PROGRESS_TOKEN)
-        question = self._questions.get(_number(bytes(token)) if token is not None else -1)
+        question = self._questions.get(codec.own_number(bytes(token)) if token is not None else -1)
         if question is not None and question.on_progress is not None:
             question.on_progress(params)
 
@@ -226,8 +226,3 @@ def _ask(exchange: Exchange, question: Question) -> None:
         return
     exchange.questions.append(question)
     session.ask(question)
-
-
-def _number(raw: bytes | None) -> int:
-    """One of our own question ids, or a number that is none of them."""
-    return int(raw) if raw is not None and raw.isdigit() and len(raw) < 20 else -1

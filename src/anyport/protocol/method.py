@@ -112,6 +112,15 @@ CHANGES: Final[Mapping[Kind, str]] = MappingProxyType(
 )
 """The notification that tells of a change in each kind of offer."""
 
+LISTEN_FLAGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        CHANGES[Kind.TOOLS]: "toolsListChanged",
+        CHANGES[Kind.PROMPTS]: "promptsListChanged",
+        CHANGES[Kind.RESOURCES]: "resourcesListChanged",
+    }
+)
+"""How `subscriptions/listen` asks for each of them."""
+
 QUESTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "sampling/createMessage": "sampling",

@@ -67,7 +67,7 @@ def is_modern(method: str, found: Mapping[str, Raw]) -> bool:
 
 def open_envelope(found: Mapping[str, Raw]) -> Envelope | Fault:
     """Climb the ladder: keys present and sound, then the revision supported."""
-    version = _text(found.get(meta.PROTOCOL_VERSION))
+    version = members.string(found.get(meta.PROTOCOL_VERSION))
     if version is None:
         return invalid_params(f"_meta needs {meta.PROTOCOL_VERSION}, a string such as 2026-07-28")
     declared = found.get(meta.CLIENT_CAPABILITIES)
@@ -82,14 +82,14 @@ def open_envelope(found: Mapping[str, Raw]) -> Envelope | Fault:
             data=msgspec.json.encode({"supported": SUPPORTED, "requested": version}),
         )
     level = found.get(meta.LOG_LEVEL)
-    if level is not None and _text(level) not in LOG_LEVELS:
+    if level is not None and members.string(level) not in LOG_LEVELS:
         return invalid_params(f"_meta {meta.LOG_LEVEL} must be one of {', '.join(LOG_LEVELS)}")
     client = found.get(meta.CLIENT_INFO)
     return Envelope(
         revision=revision,
         capabilities=capabilities,
         client=None if client is None else bytes(client),
-        log_level=_text(level),
+        log_level=members.string(level),
     )
 
 
@@ -133,9 +133,3 @@ def complete(exchange: Exchange, result: bytes, server_info: bytes) -> bytes:
     if exchange.method.name in CACHEABLE and (kind is None or bytes(kind) == b'"complete"'):
         missing |= {name: value for name, value in CACHE_HINTS if name not in present}
     return members.edit(result, missing) if missing else result
-
-
-def _text(raw: Raw | None) -> str | None:
-    if raw is None or bytes(raw)[:1] != b'"':
-        return None
-    return msgspec.json.decode(raw, type=str)

@@ -6,8 +6,6 @@ have told what they offer.
 
 from dataclasses import dataclass
 
-import msgspec
-
 from anyport.protocol.errors import Fault, Situation, invalid_params, unknown_tool
 from anyport.protocol.method import Kind, Method, Travel
 from anyport.routing.catalog import Catalog
@@ -141,10 +139,7 @@ def _owner_of_template(template: str, catalog: Catalog) -> tuple[str, str] | Non
 
 
 def _string(holder: bytes, name: str) -> str | None:
-    raw = members.members(holder).get(name)
-    if raw is None or bytes(raw)[:1] != b'"':
-        return None
-    return msgspec.json.decode(raw, type=str)
+    return members.string(members.members(holder).get(name))
 
 
 def _unusable(words: str) -> Unroutable:

@@ -208,7 +208,7 @@ class Connection:
         self._hearer.on_end()
 
     def _answered(self, frame: Result | Failure) -> None:
-        call = self._open.pop(_number(frame.id), None)
+        call = self._open.pop(codec.own_number(frame.id), None)
         if call is None:
             self.stray_count += 1
             return
@@ -220,7 +220,7 @@ class Connection:
             self.stray_count += 1
             return
         token = members.members(params).get(meta.PROGRESS_TOKEN)
-        call = self._open.get(_number(None if token is None else bytes(token)))
+        call = self._open.get(codec.own_number(None if token is None else bytes(token)))
         if call is None or call.on_progress is None:
             self.stray_count += 1
             return
@@ -228,7 +228,7 @@ class Connection:
 
     def _spoiled(self, id: bytes | None, raw: bytes, words: str) -> None:
         """A line that is no frame: noise, unless it was meant as someone's answer."""
-        call = self._open.pop(_number(id), None)
+        call = self._open.pop(codec.own_number(id), None)
         if call is None:
             self.noise_count += 1
             self.first_noise = self.first_noise or raw[:NOISE_BYTES_MAX]
@@ -250,8 +250,3 @@ class Connection:
 def bounds_for(bytes_max: int) -> codec.Bounds:
     """The limits for one server's messages."""
     return replace(codec.OUTBOUND, bytes_max=bytes_max)
-
-
-def _number(raw: bytes | None) -> int:
-    """One of our own ids, or a number that is none of them."""
-    return int(raw) if raw is not None and raw.isdigit() and len(raw) < 20 else 0

@@ -35,14 +35,6 @@ INHERITED_PREFIXES: Final = (
     # Mirrors, caches and offline switches of the launchers that fetch servers.
     "NPM_CONFIG_", "PIP_", "UV_", "npm_config_",
 )
-
-CODE_CHOOSING: Final = frozenset({
-    "BASH_ENV", "ENV", "NODE_OPTIONS", "NODE_PATH", "PATH", "PERL5LIB", "PERL5OPT", "RUBYLIB",
-    "RUBYOPT",
-})
-CODE_CHOOSING_PREFIXES: Final = (
-    "BASH_FUNC_", "DYLD_", "LD_", "NPM_CONFIG_", "PYTHON", "npm_config_",
-)
 # fmt: on
 
 _SECRET_NAME: Final = re.compile("AUTH|CREDENTIAL|KEY|PASS|SECRET|TOKEN", re.IGNORECASE)
@@ -59,16 +51,6 @@ def child_environment(parent: Mapping[str, str], given: Mapping[str, str]) -> di
     """The whole environment of a server: little of the parent's, and all that is given."""
     inherited = {name: value for name, value in parent.items() if _may_inherit(name, value)}
     return {**inherited, **given}
-
-
-def names_that_choose_code(given: Mapping[str, str]) -> list[str]:
-    """The variables that decide which code runs, whatever the command is.
-
-    To set them is as good as to choose the command, so it takes the same permission.
-    """
-    return sorted(
-        name for name in given if name in CODE_CHOOSING or name.startswith(CODE_CHOOSING_PREFIXES)
-    )
 
 
 def _may_inherit(name: str, value: str) -> bool:

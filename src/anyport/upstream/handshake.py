@@ -148,7 +148,7 @@ def _legacy_peer(result: bytes, introduction: Introduction) -> Peer:
         back=back_for(revision, introduction.client_info),
         capabilities=server_capabilities(found.get("capabilities")),
         server_info=bytes(found.get("serverInfo", msgspec.Raw(b"{}"))),
-        instructions=_text(found.get("instructions")),
+        instructions=members.string(found.get("instructions")),
     )
 
 
@@ -175,7 +175,7 @@ def _modern_peer(answer: Result | Failure, introduction: Introduction) -> Peer |
         back=back_for(NEWEST_MODERN, introduction.client_info),
         capabilities=server_capabilities(found.get("capabilities")),
         server_info=b"{}" if identity is None else bytes(identity),
-        instructions=_text(found.get("instructions")),
+        instructions=members.string(found.get("instructions")),
     )
 
 
@@ -219,10 +219,4 @@ def ask(connection: Connection, method: str, params: bytes | None) -> "asyncio.F
 
 
 def _message(error: bytes) -> str:
-    return _text(members.members(error).get("message")) or "no reason given"
-
-
-def _text(raw: msgspec.Raw | None) -> str | None:
-    if raw is None or bytes(raw)[:1] != b'"':
-        return None
-    return msgspec.json.decode(raw, type=str)
+    return members.string(members.members(error).get("message")) or "no reason given"

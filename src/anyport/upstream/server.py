@@ -153,6 +153,11 @@ class Server:
         return None if self.main is None else self.main.peer
 
     @property
+    def modern(self) -> bool:
+        """Whether it runs and needs no handshake."""
+        return self.peer is not None and self.peer.revision.era is Era.MODERN
+
+    @property
     def settled(self) -> bool:
         """Whether waiting longer would not change its lists."""
         if self.listed or self.late or self.obstacle is not None:
@@ -166,8 +171,7 @@ class Server:
             return tender
         if self.obstacle is not None:
             return None
-        peer = self.peer
-        if peer is not None and peer.revision.era is Era.MODERN:
+        if self.modern:
             # Each of its requests says what it may ask: one connection serves everyone.
             return self.main
         return self._start(key)

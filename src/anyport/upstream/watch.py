@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from anyport.protocol.back import Back
+from anyport.protocol.method import LISTEN_FLAGS
 from anyport.upstream.connection import Answer, Call, Connection, Lost
 from anyport.wire.frame import Result
 
@@ -41,11 +42,7 @@ class Watch:
 
     def _listen(self) -> None:
         before = self._call
-        wishes: dict[str, object] = {
-            "toolsListChanged": True,
-            "promptsListChanged": True,
-            "resourcesListChanged": True,
-        }
+        wishes: dict[str, object] = dict.fromkeys(LISTEN_FLAGS.values(), True)
         if self._uris:
             wishes["resourceSubscriptions"] = sorted(self._uris)
         params = self._back.own_params(msgspec.json.encode({"notifications": wishes}))

@@ -193,6 +193,11 @@ def legal_id(raw: bytes) -> bool:
     return raw[:1] == b'"' or raw.removeprefix(b"-").isdigit()
 
 
+def own_number(raw: bytes | None) -> int:
+    """An id that we may have counted ourselves; a number below any of ours for all others."""
+    return int(raw) if raw is not None and raw.isdigit() and len(raw) < 20 else -1
+
+
 _HEAD_ID: Final = re.compile(
     rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*'
     rb'(-?[0-9]{1,1000}|"(?:[^"\\]|\\.){0,1000}")\s*,'

@@ -122,6 +122,13 @@ def text(value: str) -> bytes:
     return msgspec.json.encode(value)
 
 
+def string(raw: Raw | None) -> str | None:
+    """The text of a JSON string; None for any other value, and for none."""
+    if raw is None or bytes(raw)[:1] != b'"':
+        return None
+    return _TEXT.decode(raw)
+
+
 def _compact(raw: bytes, values: Mapping[str, Raw]) -> bool:
     """Whether the source is exactly these members, with nothing between them.
 
