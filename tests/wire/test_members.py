@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from anyport.wire.members import (
     Ambiguous,
+    append,
     distinct,
     edit,
     join,
     lookalike,
     members,
+    put,
     spans,
     string,
     text,
@@ -151,6 +153,45 @@ def test_an_ambiguous_object_is_not_edited() -> None:
         edit(b'{"a":1,"a":2}', {"b": b"3"})
 
 
+@given(sources(), st.randoms(use_true_random=False), SAMPLES)
+def test_one_member_is_put_where_it_stands_like_any_edit(
+    source: Source, random: Random, value: object
+) -> None:
+    plain = [name for name in source.values if name not in ('"', "\n")]
+    if not plain:
+        return
+    name = random.choice(plain)
+    raw, current, new = source.raw, source.values[name], json.dumps(value).encode()
+
+    assert put(raw, name, current, new) == edit(raw, {name: new})
+    without = put(raw, name, current, None)
+    assert json.loads(without) == json.loads(edit(raw, {name: None}))
+    assert list(distinct(without)) == [other for other in source.values if other != name]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"name":"a","x":{"name":"a"}}',
+        b'{"x":{"y":1,"name":"a"},"name":"a"}',
+        b'{"x":{"name":"a"} ,"name":"a"}',
+        b'{"x":[{"y":1,"name":"a"}],"name":"a","z":{"w":1,"name":"a"}}',
+        b'{"x":"{\\"name\\":\\"a\\"","name":"a","y":",\\"name\\":\\"a\\"}"}',
+        b'{"name" :"a","x":{"y":1,"name":"a"}}',
+        b'{"nam\\u0065":"a","x":{"y":1,"name":"a"}}',
+        b' {"name":"a","x":{"y":1,"name":"a"}} ',
+    ],
+)
+def test_a_member_of_something_inside_is_never_taken_for_it(raw: bytes) -> None:
+    whole = json.loads(raw)
+
+    for value in (b'"b"', None):
+        changed = json.loads(put(raw, "name", b'"a"', value))
+
+        assert changed.pop("name", None) == ("b" if value else None)
+        assert changed == {name: inner for name, inner in whole.items() if name != "name"}
+
+
 @given(st.lists(st.tuples(TEXT, SAMPLES.map(json.dumps)), max_size=5))
 @settings(max_examples=50)
 def test_joined_members_are_the_object_they_make(named: list[tuple[str, str]]) -> None:
@@ -181,3 +222,8 @@ def test_known_names_and_strangers_look_like_nothing() -> None:
 def test_only_a_string_has_a_text(raw: bytes, said: str | None) -> None:
     assert string(msgspec.Raw(raw)) == said
     assert string(None) is None
+
+
+@pytest.mark.parametrize("raw", [b"{}", b"{ }", b'{"a":1}', b'{ "a" : [1] }', b'{"a":{"b":"}"}}'])
+def test_members_put_at_the_end_stand_where_editing_puts_them(raw: bytes) -> None:
+    assert append(raw, {"x": b"1", "y": b'"z"'}) == edit(raw, {"x": b"1", "y": b'"z"'})

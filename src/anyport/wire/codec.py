@@ -63,10 +63,59 @@ OUTBOUND: Final = Bounds(bytes_max=16 * 1024 * 1024, depth_max=128, nodes_max=2_
 """From servers, whose answers are larger; the size can be raised for a server."""
 
 
+class _Envelope(msgspec.Struct, gc=False):
+    """The members a frame may have. What stands between them, or twice, does not show here."""
+
+    jsonrpc: str = ""
+    id: Raw = Raw()
+    method: str = ""
+    params: Raw = Raw()
+    result: Raw = Raw()
+    error: Raw = Raw()
+
+
+_envelope: Final = msgspec.json.Decoder(_Envelope).decode
+_REQUEST_BYTES: Final = len('{"jsonrpc":"2.0","id":,"method":"","params":}')
+_RESULT_BYTES: Final = len('{"jsonrpc":"2.0","id":,"result":}')
+
+
 def decode(raw: bytes, bounds: Bounds = INBOUND) -> Frame | BadFrame:
-    """The frame in one message that is not a batch."""
-    refusal = refuse(raw, bounds)
-    return refusal if refusal is not None else decode_checked(raw)
+    """The frame in one message that is not a batch.
+
+    Nearly every message is exactly what its members need and not a byte more: then nothing can
+    stand in it twice or under another name, and one look at it is enough.
+    """
+    if not is_modest(raw):
+        refusal = refuse(raw, bounds)
+        if refusal is not None:
+            return refusal
+    try:
+        found = _envelope(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return decode_checked(raw)
+    id = bytes(found.id)
+    if found.jsonrpc != "2.0" or not legal_id(id):
+        return decode_checked(raw)
+    if found.method:
+        params = bytes(found.params)
+        size = _REQUEST_BYTES + len(id) + len(found.method) + len(params)
+        if size == len(raw) and params[:1] == b"{":
+            return Request(id, found.method, params)
+    else:
+        result = bytes(found.result)
+        if _RESULT_BYTES + len(id) + len(result) == len(raw) and result:
+            return Result(id, result)
+    return decode_checked(raw)
+
+
+def is_modest(raw: bytes) -> bool:
+    """Whether a message is so small that it cannot be over any of the bounds. Costs next to
+    nothing; False says nothing."""
+    return (
+        len(raw) <= NUMBER_DIGITS_MAX
+        and raw.isascii()
+        and raw.count(b"{") + raw.count(b"[") <= INBOUND.depth_max
+    )
 
 
 def decode_batch(
@@ -101,8 +150,11 @@ def refuse(raw: bytes, bounds: Bounds) -> BadFrame | None:
         raw.isascii() or raw.decode()
     except UnicodeDecodeError as error:
         return BadFrame(PARSE_ERROR, f"Parse error: invalid UTF-8 at byte {error.start}")
-    opened = raw.count(b"[") + raw.count(b"{")
-    if opened + raw.count(b",") > bounds.nodes_max and _nodes(raw) > bounds.nodes_max:
+    opened = _count(raw, b"[", bounds.depth_max) + _count(raw, b"{", bounds.depth_max)
+    if len(raw) > bounds.nodes_max and (
+        raw.count(b",") + raw.count(b"[") + raw.count(b"{") > bounds.nodes_max
+        and _nodes(raw) > bounds.nodes_max
+    ):
         words = f"Invalid Request: more than {bounds.nodes_max} values in one message"
         return BadFrame(INVALID_REQUEST, words, id=id_at_edge(raw))
     if opened > bounds.depth_max and depth(raw) > bounds.depth_max:
@@ -190,7 +242,12 @@ def too_large(size: int, bytes_max: int, id: bytes | None = None) -> BadFrame:
 
 def legal_id(raw: bytes) -> bool:
     """Whether this JSON value is an id MCP allows: a string or an integer, never null."""
-    return raw[:1] == b'"' or raw.removeprefix(b"-").isdigit()
+    return raw.isdigit() or raw[:1] == b'"' or raw.removeprefix(b"-").isdigit()
+
+
+def id_value(raw: bytes) -> str | int:
+    """An id as something to look up by: `1` and `"1"` differ, `"a"` and `"\\u0061"` do not."""
+    return int(raw) if raw.isdigit() and len(raw) < 20 else _ID.decode(raw)
 
 
 def own_number(raw: bytes | None) -> int:
@@ -221,6 +278,11 @@ def id_at_edge(raw: bytes) -> bytes | None:
     return found[1]
 
 
+def _count(raw: bytes, mark: bytes, enough: int) -> int:
+    """How often a mark stands there, as far as it matters. Finding is faster than counting."""
+    return raw.count(mark) if len(raw) <= 1024 else len(raw.split(mark, enough + 1)) - 1
+
+
 def _nodes(raw: bytes) -> int:
     # A table in a text argument has commas too; they cost nobody anything.
     bare = _STRING.sub(b"", _unescaped(raw))
@@ -228,10 +290,21 @@ def _nodes(raw: bytes) -> int:
 
 
 def _has_long_number(raw: bytes) -> bool:
-    # Strings may hold any digits; removing them costs, so first look whether it is worth it.
-    if _LONG_NUMBER not in raw.translate(_DIGITS):
+    # A number that long has a digit at every place that is a multiple of its length: most
+    # messages are seen to have none without being read as a whole.
+    sample = raw[NUMBER_DIGITS_MAX::NUMBER_DIGITS_MAX]
+    places = (at * NUMBER_DIGITS_MAX for at, byte in enumerate(sample, 1) if 48 <= byte <= 57)
+    if not any(_run(raw, at) > NUMBER_DIGITS_MAX for at in places):
         return False
     return _LONG_NUMBER in _STRING.sub(b"", _unescaped(raw)).translate(_DIGITS)
+
+
+def _run(raw: bytes, at: int) -> int:
+    """How many digits stand together at a place."""
+    before = raw[at - NUMBER_DIGITS_MAX : at]
+    after = raw[at : at + NUMBER_DIGITS_MAX + 1]
+    left = len(before) - len(before.rstrip(b"0123456789"))
+    return left + len(after) - len(after.lstrip(b"0123456789"))
 
 
 def _unescaped(raw: bytes) -> bytes:

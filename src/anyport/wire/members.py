@@ -112,6 +112,32 @@ def edit(raw: bytes, changes: Mapping[str, bytes | None]) -> bytes:
     return b"".join(pieces)
 
 
+def put(raw: bytes, name: str, current: Raw | bytes, value: bytes | None) -> bytes:
+    """The same object with one of its members, whose value is known, set or left out.
+
+    The object must be known to name each member once. A member that stands first or last, as
+    those that change nearly always do, is found without reading the others: a name in quotes
+    with a comma before and a colon behind it can only be a member's.
+    """
+    now = bytes(current)
+    opening = b'{"%b":%b' % (name.encode(), now)
+    if raw.startswith(opening) and value is not None:
+        return b'{"%b":%b%b' % (name.encode(), value, raw[len(opening) :])
+    closing = b',"%b":%b}' % (name.encode(), now)
+    if raw.endswith(closing):
+        if value is None:
+            return raw[: -len(closing)] + b"}"
+        return b'%b,"%b":%b}' % (raw[: -len(closing)], name.encode(), value)
+    return edit(raw, {name: value})
+
+
+def append(raw: bytes, named: Mapping[str, bytes]) -> bytes:
+    """The same object with members at its end that it is known not to have."""
+    if raw[:2] != b'{"':
+        return edit(raw, named)  # Empty, or with white space in front: it has to be looked at.
+    return b"%b,%b" % (raw[:-1], join(named.items())[1:])
+
+
 def join(named: Iterable[tuple[str, bytes]]) -> bytes:
     """An object made of raw member values."""
     return b"{%b}" % b",".join(b"%b:%b" % (text(name), value) for name, value in named)

@@ -1,0 +1,147 @@
+"""Cutting events from an event stream, and writing them.
+
+`text/event-stream` as the WHATWG rules have it: fed in any portions; never raises; memory is
+bounded by the limit whatever is fed. Knows events, not what stands in them, nor when a broken
+stream is taken up again.
+"""
+
+from typing import Final
+
+import msgspec
+
+from anyport.wire.framing import Overlong
+
+_EDGE_BYTES: Final = 4096
+"""What is kept of an over-long event at either end, to find out whose answer it was."""
+_RETRY_DIGITS_MAX: Final = 9
+"""A longer wait than eleven days is no wait anybody meant."""
+
+_BOM: Final = b"\xef\xbb\xbf"
+_PLAIN: Final = b"data: "
+_NAMED: Final = b"event: message\ndata: "
+"""How nearly every event that holds one message begins."""
+_PLAIN_BYTES: Final = len(_PLAIN)
+_NAMED_BYTES: Final = len(_NAMED)
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One event that has data, if only an empty one."""
+
+    data: bytes
+    name: str = "message"
+    id: str | None = None
+
+
+class EventSplitter:
+    """Turns portions of bytes into whole events."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.last_id = ""
+        """Of all events so far, those without data included: what `Last-Event-ID` has to say."""
+        self.retry_ms: int | None = None
+        self._fresh = True
+        self._after_cr = False
+        self._held = bytearray()
+        """What is kept of the unfinished event; portions of a byte or two must not cost more."""
+        self._dropped = 0
+        self._head = b""
+        """The start of the event being thrown away; empty while an event is being kept."""
+
+    @property
+    def pending(self) -> int:
+        """How many bytes of an unfinished event have come so far."""
+        return self._dropped + len(self._held)
+
+    def feed(self, portion: bytes) -> list[Event | Overlong]:
+        """The events that this portion finished."""
+        if self._after_cr and portion:
+            # CR LF is one line end, also when it comes in two portions.
+            self._after_cr = False
+            portion = portion.removeprefix(b"\n")
+        if b"\r" in portion:
+            self._after_cr = portion.endswith(b"\r")
+            portion = portion.replace(b"\r\n", b"\n")
+            if b"\r" in portion:
+                portion = portion.replace(b"\r", b"\n")
+        if self._held:
+            looked = len(self._held) - 1
+            self._held += portion
+            if self._held.find(b"\n\n", looked) < 0:
+                self._trim()
+                return []
+            portion = bytes(self._held)
+            self._held.clear()
+        *blocks, rest = portion.split(b"\n\n")
+        events = [event for block in blocks if (event := self._event(block)) is not None]
+        if rest:
+            self._held += rest
+            self._trim()
+        return events
+
+    def _event(self, block: bytes) -> Event | Overlong | None:
+        if self._head or len(block) > self.bytes_max:
+            return self._overlong(block)
+        if self._fresh:
+            self._fresh = False
+            block = block.removeprefix(_BOM)
+        if block.startswith(_NAMED):
+            if block.find(b"\n", _NAMED_BYTES) < 0:
+                return Event(block[_NAMED_BYTES:])
+        elif block.startswith(_PLAIN) and block.find(b"\n", _PLAIN_BYTES) < 0:
+            return Event(block[_PLAIN_BYTES:])
+        return self._read(block)
+
+    def _read(self, block: bytes) -> Event | None:
+        parts: list[bytes] = []
+        name, id = "", None
+        for line in block.split(b"\n"):
+            field, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if field == b"data":
+                parts.append(value)
+            elif field == b"event":
+                name = value.decode(errors="replace")
+            elif field == b"id" and b"\0" not in value:
+                id = self.last_id = value.decode(errors="replace")
+            elif field == b"retry" and value.isdigit() and len(value) <= _RETRY_DIGITS_MAX:
+                self.retry_ms = int(value)
+        return Event(b"\n".join(parts), name or "message", id) if parts else None
+
+    def _trim(self) -> None:
+        """Keep no more of an unfinished event than the limit allows."""
+        held = self._held
+        if len(held) <= self.bytes_max and not self._head:
+            return
+        while not self._head and held.startswith(b":") and b"\n" in held:
+            # Comments that only keep the stream alive are no part of any event.
+            del held[: held.find(b"\n") + 1]
+        if len(held) > self.bytes_max and not self._head:
+            self._head = bytes(held[:_EDGE_BYTES])
+        if self._head:
+            self._dropped += max(0, len(held) - _EDGE_BYTES)
+            del held[:-_EDGE_BYTES]
+
+    def _overlong(self, block: bytes) -> Overlong:
+        head, size = self._head or block[:_EDGE_BYTES], self._dropped + len(block)
+        self._head, self._dropped, self._fresh = b"", 0, False
+        fields, mark, start = (b"\n" + head.removeprefix(_BOM)).partition(b"\ndata:")
+        self._read(fields)
+        edge = start.removeprefix(b" ") if mark else head
+        return Overlong(size, edge + block[-_EDGE_BYTES:])
+
+
+def event(data: bytes, *, id: bytes | None = None, name: bytes | None = b"message") -> bytes:
+    """One event that holds one message.
+
+    JSON has no raw line breaks inside strings, so those between members may become spaces.
+    """
+    if b"\n" in data or b"\r" in data:
+        data = data.replace(b"\n", b" ").replace(b"\r", b" ")
+    if id is None:
+        if name is None:
+            return b"data: %b\n\n" % data
+        return b"event: %b\ndata: %b\n\n" % (name, data)
+    if name is None:
+        return b"id: %b\ndata: %b\n\n" % (id, data)
+    return b"event: %b\nid: %b\ndata: %b\n\n" % (name, id, data)
