@@ -1,15 +1,26 @@
 """The other sides of the protocol: a relay that writes down what it gets, a wire one can read."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from anyport.protocol.capability import NOTHING, ClientCapabilities
 from anyport.protocol.conversation import Conversation
-from anyport.protocol.exchange import Caller, Exchange, Happening, Question, Session
+from anyport.protocol.exchange import (
+    Again,
+    Caller,
+    Exchange,
+    Front,
+    Happening,
+    Question,
+    Session,
+    Teller,
+)
 from anyport.protocol.legacy_front import Description
 from anyport.protocol.method import METHODS
+from anyport.protocol.reading import PlainCall
 from anyport.protocol.revision import REVISIONS
+from anyport.wire import members
 from anyport.wire.frame import Failure, Notification, Result
 from anyport.wire.framing import Overlong
 
@@ -26,8 +37,14 @@ class Wire:
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
+        self.codes: list[int | None] = []
+        """Of each answer, the code it came with."""
 
-    def send(self, frame: bytes) -> None:
+    def note(self, frame: bytes) -> None:
+        self.frames.append(frame)
+
+    def end(self, frame: bytes, code: int | None = None) -> None:
+        self.codes.append(code)
         self.frames.append(frame)
 
     def take(self) -> list[Any]:
@@ -62,6 +79,11 @@ class FakeRelay:
         self.exchanges.append(exchange)
         self.on_begin(exchange)
 
+    def again(
+        self, plain: PlainCall, caller: Caller, front: Front, teller: Teller, key: Hashable
+    ) -> Again | None:
+        return None
+
     def describe(self, profile: str) -> Description:
         return Description(IDENTITY, self.instructions)
 
@@ -85,7 +107,8 @@ class Talk:
         self.conversation = Conversation(
             profile="default",
             relay=self.relay,
-            send=self.wire.send,
+            teller=self.wire,
+            transport="stdio",
             new_session_id=lambda: f"session-{len(self.relay.sessions)}",
         )
         self.conversation.on_idle = self._rested
@@ -162,7 +185,11 @@ def caller(
 
 
 def exchange(
-    method: str = "tools/call", by: Caller | None = None, id: bytes = b"1", params: bytes = b"{}"
+    method: str = "tools/call",
+    by: Caller | None = None,
+    id: bytes = b"1",
+    params: bytes = b"{}",
+    teller: Wire | None = None,
 ) -> tuple[Exchange, list[Happening]]:
     """An exchange, and what it was told."""
     told: list[Happening] = []
@@ -170,7 +197,9 @@ def exchange(
         id=id,
         method=METHODS[method],
         params=params,
+        found=members.members(params),
         caller=by or caller(),
+        teller=teller or Wire(),
         tell=lambda _, happening: told.append(happening),
     )
     return made, told

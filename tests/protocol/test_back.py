@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from anyport.protocol.back import (
+    Back,
     Inquiry,
     LegacyBack,
     ModernBack,
@@ -15,8 +16,10 @@ from anyport.protocol.back import (
     server_capabilities,
 )
 from anyport.protocol.capability import ClientCapabilities, client_capabilities
-from anyport.protocol.exchange import Answered, Caller, Failed
+from anyport.protocol.exchange import Answered, Caller, Ending, Failed
 from anyport.protocol.revision import REVISIONS
+from anyport.protocol.shape import read_shape
+from anyport.wire import members
 from tests.protocol.fakes import META, Talk, caller
 
 VENDOR = {"example.com/key": 1.0}
@@ -38,41 +41,57 @@ def in_session(raw: bytes) -> Caller:
     return caller(session=talk.conversation.session, capabilities=declared(raw))
 
 
+def sent(back: Back, params: bytes, by: Caller) -> bytes:
+    """What a server of that era is sent."""
+    return back.params(params, members.members(params).get("_meta"), by)
+
+
+def ended(back: Back, result: bytes, by: Caller) -> Ending | Inquiry:
+    """What a caller may get of a result."""
+    return back.ending(result, read_shape(result), by, "s")
+
+
+def answered(back: Back, result: bytes, by: Caller) -> bytes:
+    ending = ended(back, result, by)
+    assert isinstance(ending, Answered)
+    return ending.result
+
+
 def envelope(back: ModernBack, by: Caller) -> Any:
-    return json.loads(back.params(b'{"name":"a"}', by))["_meta"]
+    return json.loads(sent(back, b'{"name":"a"}', by))["_meta"]
 
 
 @pytest.mark.parametrize("name", REVISIONS)
 def test_a_server_has_the_adapter_of_its_era(name: str) -> None:
-    expected = MODERN if name == "2026-07-28" else LegacyBack()
+    expected = ModernBack if name == "2026-07-28" else LegacyBack
 
-    assert back_for(REVISIONS[name], CLIENT) == expected
+    assert type(back_for(REVISIONS[name], CLIENT)) is expected
 
 
 def test_a_legacy_server_gets_a_legacy_clients_params_untouched() -> None:
     params = b'{ "name": "a", "_meta": {"progressToken": 1} }'
 
-    assert LegacyBack().params(params, caller()) == params
+    assert sent(LegacyBack(), params, caller()) == params
     assert LegacyBack().own_params(params) == params
 
 
 def test_a_legacy_server_does_not_see_what_a_modern_client_says_of_itself() -> None:
     params = json.dumps({"name": "a", "_meta": {**META, **VENDOR}}).encode()
 
-    told = LegacyBack().params(params, caller("2026-07-28"))
+    told = sent(LegacyBack(), params, caller("2026-07-28"))
 
     assert json.loads(told) == {"name": "a", "_meta": VENDOR}
 
 
 def test_a_legacy_servers_result_is_every_clients_result() -> None:
-    assert LegacyBack().ending(b'{"a":1}', caller(), "s") == Answered(b'{"a":1}')
+    assert answered(LegacyBack(), b'{"a":1}', caller()) == b'{"a":1}'
 
 
 def test_a_modern_server_gets_the_envelope_of_this_hop_and_the_vendors_keys() -> None:
     by = caller("2026-07-28", capabilities=declared(b'{"sampling":{}}'), log_level="info")
     theirs = {**META, PREFIX + "clientInfo": {"name": "theirs"}, **VENDOR}
 
-    told = json.loads(MODERN.params(json.dumps({"_meta": theirs}).encode(), by))
+    told = json.loads(sent(MODERN, json.dumps({"_meta": theirs}).encode(), by))
 
     assert told["_meta"] == {
         PREFIX + "protocolVersion": "2026-07-28",
@@ -127,7 +146,30 @@ def test_the_gateway_itself_can_be_asked_nothing() -> None:
 def test_a_modern_client_gets_a_modern_result_as_it_is() -> None:
     result = b'{"resultType":"input_required","requestState":"s"}'
 
-    assert MODERN.ending(result, caller("2026-07-28"), "s") == Answered(result)
+    assert answered(MODERN, result, caller("2026-07-28")) == result
+
+
+def test_a_modern_client_is_asked_only_what_its_request_declared() -> None:
+    asked = {"a": {"method": "roots/list"}, "b": {"method": "sampling/createMessage"}}
+    result = json.dumps({"resultType": "input_required", "inputRequests": asked}).encode()
+
+    able = caller("2026-07-28", capabilities=declared(b'{"roots":{},"sampling":{}}'))
+    assert answered(MODERN, result, able) == result
+    ending = ended(MODERN, result, caller("2026-07-28", capabilities=declared(b'{"roots":{}}')))
+    assert isinstance(ending, Failed)
+    error = json.loads(ending.fault.render(REVISIONS["2026-07-28"]))
+    assert error["code"] == -32021
+    assert error["data"]["requiredCapabilities"] == {"sampling": {}}
+
+
+@pytest.mark.parametrize(
+    "asked", [b'"inputRequests":{"a":{"method":"tools/call"}}', b'"inputRequests":7', b'"x":1']
+)
+def test_a_modern_client_is_not_asked_what_is_no_question(asked: bytes) -> None:
+    ending = ended(MODERN, b'{"resultType":"input_required",%b}' % asked, caller("2026-07-28"))
+
+    assert isinstance(ending, Failed)
+    assert ending.fault.message == "Server 's' asked for input in a form unknown to us"
 
 
 def test_a_legacy_client_does_not_see_the_members_of_the_era() -> None:
@@ -136,8 +178,8 @@ def test_a_legacy_client_does_not_see_the_members_of_the_era() -> None:
         b'"_meta":{"io.modelcontextprotocol/serverInfo":{}},"n":1.0}'
     )
 
-    assert MODERN.ending(result, caller(), "s") == Answered(b'{"content":[],"n":1.0}')
-    assert MODERN.ending(b"{}", caller(), "s") == Answered(b"{}")
+    assert answered(MODERN, result, caller()) == b'{"content":[],"n":1.0}'
+    assert answered(MODERN, b"{}", caller()) == b"{}"
 
 
 def test_what_a_modern_server_needs_to_know_is_put_to_a_legacy_client() -> None:
@@ -150,7 +192,7 @@ def test_what_a_modern_server_needs_to_know_is_put_to_a_legacy_client() -> None:
         "requestState": "opaque",
     }
 
-    inquiry = MODERN.ending(json.dumps(result).encode(), caller(), "s")
+    inquiry = ended(MODERN, json.dumps(result).encode(), caller())
 
     assert inquiry == Inquiry(
         requests={"a": ("roots/list", None), "b": ("elicitation/create", b'{"message": "m"}')},
@@ -159,7 +201,7 @@ def test_what_a_modern_server_needs_to_know_is_put_to_a_legacy_client() -> None:
 
 
 @pytest.mark.parametrize(
-    ("members", "expected"),
+    ("asked", "expected"),
     [
         (b'"requestState":"s"', Inquiry(requests={}, state=b'"s"')),
         (
@@ -168,10 +210,10 @@ def test_what_a_modern_server_needs_to_know_is_put_to_a_legacy_client() -> None:
         ),
     ],
 )
-def test_a_state_alone_and_questions_alone_are_inquiries(members: bytes, expected: Inquiry) -> None:
-    result = b'{"resultType":"input_required",%b}' % members
+def test_a_state_alone_and_questions_alone_are_inquiries(asked: bytes, expected: Inquiry) -> None:
+    result = b'{"resultType":"input_required",%b}' % asked
 
-    assert MODERN.ending(result, caller(), "s") == expected
+    assert ended(MODERN, result, caller()) == expected
 
 
 @pytest.mark.parametrize(
@@ -187,7 +229,7 @@ def test_a_state_alone_and_questions_alone_are_inquiries(members: bytes, expecte
     ],
 )
 def test_a_result_of_an_unknown_type_or_form_is_the_servers_fault(result: bytes) -> None:
-    ending = MODERN.ending(result, caller(), "s")
+    ending = ended(MODERN, result, caller())
 
     assert isinstance(ending, Failed)
     assert ending.fault.message.startswith("Server 's' a")
@@ -210,4 +252,56 @@ def test_a_servers_declaration_is_an_object_or_nothing(raw: bytes | None, names:
     ],
 )
 def test_a_result_that_asks_is_told_from_an_answer(result: bytes, asks: bool) -> None:
-    assert asks_for_input(result) is asks
+    assert asks_for_input(read_shape(result)) is asks
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        b'{"name":"a"}',
+        b'{"name":"a" }',
+        b"{}",
+        b"{ }",
+        b'{"name":"a","_meta":{}}',
+        b'{"_meta":{"k":1},"name":"a"}',
+        b'{"_meta": null, "name":"a"}',
+        b'{"name":"a","_meta":7}',
+        b'{"name":"a","x":{"_meta":{}}}',
+    ],
+)
+def test_a_modern_server_gets_an_envelope_whatever_the_params_looked_like(params: bytes) -> None:
+    by = caller()
+
+    first, again = sent(MODERN, params, by), sent(MODERN, params, by)
+
+    before, after = json.loads(params), json.loads(first)
+    assert again == first
+    assert after.pop("_meta").items() >= json.loads(MODERN.own_params(b"{}"))["_meta"].items()
+    before.pop("_meta", None)
+    assert after == before
+
+
+def test_what_is_remembered_of_one_meta_is_not_sent_for_another() -> None:
+    by = caller("2026-07-28")
+    for back in (MODERN, LegacyBack()):
+        for value in (1, 2, 1):
+            params = json.dumps({"name": "a", "_meta": {**META, "k": value}}).encode()
+
+            assert json.loads(sent(back, params, by))["_meta"]["k"] == value
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        b'{"resultType":"complete","content":[]}',
+        b'{"content":[],"resultType":"complete"}',
+        b'{"content":[], "resultType" : "complete"}',
+        b'{"resultType": "complete", "content":[]}',
+    ],
+)
+def test_the_type_of_a_result_is_taken_away_wherever_it_stands(result: bytes) -> None:
+    assert answered(MODERN, result, caller()) == b'{"content":[]}'
+
+
+def test_a_result_that_was_only_its_type_becomes_an_empty_one() -> None:
+    assert answered(MODERN, b'{"resultType":"complete"}', caller()) == b"{}"

@@ -7,6 +7,7 @@ from anyport.protocol.capability import (
     ClientCapabilities,
     client_capabilities,
     gateway_capabilities,
+    lacking,
 )
 from anyport.protocol.revision import REVISIONS
 
@@ -70,3 +71,47 @@ def test_the_gateway_declares_all_that_it_can_serve() -> None:
 
 def test_the_first_revision_has_no_word_for_completions() -> None:
     assert "completions" not in gateway_capabilities(REVISIONS["2024-11-05"])
+
+
+ALL = b'{"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"roots":{}}'
+URL, TOOLS = b'{"mode":"url"}', b'{"tools":[]}'
+
+
+@pytest.mark.parametrize(
+    ("declaration", "method", "params", "missing"),
+    [
+        (b"{}", "sampling/createMessage", b"{}", {"sampling": {}}),
+        (b"{}", "roots/list", None, {"roots": {}}),
+        (b"{}", "elicitation/create", b'{"mode":"form"}', {"elicitation": {}}),
+        (b"{}", "elicitation/create", URL, {"elicitation": {"url": {}}}),
+        (b'{"elicitation":{}}', "elicitation/create", b"{}", {}),
+        (b'{"elicitation":{}}', "elicitation/create", URL, {"elicitation": {"url": {}}}),
+        (b'{"sampling":{}}', "sampling/createMessage", TOOLS, {"sampling": {"tools": {}}}),
+        (ALL, "elicitation/create", URL, {}),
+        (ALL, "sampling/createMessage", TOOLS, {}),
+        (ALL, "roots/list", None, {}),
+    ],
+)
+def test_what_a_question_needs_and_was_not_declared(
+    declaration: bytes, method: str, params: bytes | None, missing: dict[str, object]
+) -> None:
+    assert lacking([(method, params)], declared(declaration)) == missing
+
+
+def test_all_that_is_lacking_is_told_together_and_nothing_else() -> None:
+    asked = [
+        ("roots/list", None),
+        ("sampling/createMessage", TOOLS),
+        ("elicitation/create", URL),
+        ("elicitation/create", b"{}"),
+    ]
+
+    assert lacking(asked, declared(b'{"roots":{}}')) == {
+        "sampling": {"tools": {}},
+        "elicitation": {"url": {}},
+    }
+
+
+def test_what_is_no_question_lacks_more_than_a_declaration() -> None:
+    with pytest.raises(KeyError):
+        lacking([("tools/call", None)], declared(ALL))

@@ -329,11 +329,11 @@ def test_a_result_that_names_a_member_twice_is_an_error_for_a_modern_client() ->
 def test_a_closed_conversation_has_no_session_any_more() -> None:
     talk = Talk()
     talk.conversation.finish()
-    talk.conversation.close()
+    talk.conversation.leave()
     talk.shake_hands()
     session = talk.conversation.session
 
-    talk.conversation.close()
+    talk.conversation.leave()
 
     assert talk.relay.sessions == [("opened", session), ("closed", session)]
     talk.ask("tools/list")

@@ -24,8 +24,10 @@ FIRST, LEGACY, MODERN = (REVISIONS[name] for name in ("2024-11-05", "2025-11-25"
         (Situation.TIMED_OUT, -32000, -32603),
         (Situation.BUSY, -32000, -32603),
         (Situation.MISBEHAVED, -32000, -32603),
-        # The ladder of modern requests is the only way into it, so it has one code.
+        # The ladder of modern requests is the only way into these, so they have one code.
         (Situation.UNSUPPORTED_REVISION, -32022, -32022),
+        (Situation.HEADER_MISMATCH, -32020, -32020),
+        (Situation.MISSING_CAPABILITY, -32021, -32021),
     ],
 )
 def test_a_situation_has_its_code_in_either_era(
@@ -37,8 +39,8 @@ def test_a_situation_has_its_code_in_either_era(
 
 
 def test_every_situation_has_its_row_above_and_a_label_of_its_own() -> None:
-    assert len(list(Situation)) == 11
-    assert len({situation.label for situation in Situation}) == 11
+    assert len(list(Situation)) == 13
+    assert len({situation.label for situation in Situation}) == 13
 
 
 def test_an_unknown_tool_is_told_in_the_words_of_the_revision() -> None:

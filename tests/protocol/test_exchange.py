@@ -61,7 +61,7 @@ def test_open_questions_end_with_their_exchange(cancelled: bool) -> None:
     still_open, answered = Asked(), Asked()
     withdrawn: list[bytes | None] = []
     still_open.question.on_withdrawn = withdrawn.append
-    made.questions += [still_open.question, answered.question]
+    made.questions = (still_open.question, answered.question)
     answered.question.answer(ANSWER)
 
     if cancelled:

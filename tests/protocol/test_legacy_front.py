@@ -33,7 +33,8 @@ def opening_on(wire: Wire, revision: str = "2025-11-25") -> LegacySession:
         revision=REVISIONS[revision],
         capabilities=NOTHING,
         client=None,
-        send=wire.send,
+        teller=wire,
+        transport="stdio",
         question_ids=count(1),
     )
 
@@ -131,9 +132,9 @@ def test_a_handshake_without_the_needed_is_refused_and_opens_nothing(params: Any
 )
 def test_what_happens_is_told_as_it_is(happening: Happening, frame: dict[str, Any]) -> None:
     wire = Wire()
-    made, _ = exchange(id=b'"x"')
+    made, _ = exchange(id=b'"x"', teller=wire)
 
-    tell_legacy(made, happening, wire.send)
+    tell_legacy(made, happening)
 
     assert wire.take_one() == {"jsonrpc": "2.0", **frame}
 
@@ -141,19 +142,19 @@ def test_what_happens_is_told_as_it_is(happening: Happening, frame: dict[str, An
 @pytest.mark.parametrize("token", [b'"7"', b"7", b'""', b"0"])
 def test_progress_carries_the_clients_own_token_in_its_type(token: bytes) -> None:
     wire = Wire()
-    made, _ = exchange()
+    made, _ = exchange(teller=wire)
     made.progress_token = token
 
-    tell_legacy(made, Progress(b'{"progressToken":99,"progress":0.50}'), wire.send)
+    tell_legacy(made, Progress(b'{"progressToken":99,"progress":0.50}'))
 
     assert b'"params":{"progressToken":%b,"progress":0.50}' % token in wire.frames[0]
 
 
 def test_progress_nobody_asked_for_is_not_told() -> None:
     wire = Wire()
-    made, _ = exchange()
+    made, _ = exchange(teller=wire)
 
-    tell_legacy(made, Progress(b'{"progressToken":99,"progress":1}'), wire.send)
+    tell_legacy(made, Progress(b'{"progressToken":99,"progress":1}'))
 
     assert wire.take() == []
 
@@ -162,9 +163,9 @@ def test_a_servers_question_becomes_a_request_and_its_answer_goes_back() -> None
     wire, asked = Wire(), Asked("sampling/createMessage", b'{"maxTokens":1}')
     session = session_on(wire)
     session.take(Step.INITIALIZED)
-    made, _ = exchange(by=caller(session=session))
+    made, _ = exchange(by=caller(session=session), teller=wire)
 
-    tell_legacy(made, NeedInput(asked.question), wire.send)
+    tell_legacy(made, NeedInput(asked.question))
 
     assert wire.take_one() == {
         "jsonrpc": "2.0",
@@ -172,7 +173,7 @@ def test_a_servers_question_becomes_a_request_and_its_answer_goes_back() -> None
         "method": "sampling/createMessage",
         "params": {"maxTokens": 1},
     }
-    assert made.questions == [asked.question]
+    assert made.questions == (asked.question,)
     session.answer(Result(b"1", b'{"role":"assistant"}'))
     session.answer(Result(b"1", b'{"role":"again"}'))
     assert asked.answers == [Result(b"1", b'{"role":"assistant"}')]
@@ -180,9 +181,9 @@ def test_a_servers_question_becomes_a_request_and_its_answer_goes_back() -> None
 
 def test_a_client_without_a_session_is_never_asked() -> None:
     wire, asked = Wire(), Asked()
-    made, _ = exchange()
+    made, _ = exchange(teller=wire)
 
-    tell_legacy(made, NeedInput(asked.question), wire.send)
+    tell_legacy(made, NeedInput(asked.question))
 
     assert wire.take() == []
     assert asked.error["code"] == -32601
@@ -280,9 +281,9 @@ def test_questions_wait_until_the_handshake_is_complete() -> None:
 def test_a_session_of_an_old_revision_is_told_results_in_its_words() -> None:
     wire = Wire()
     session = session_on(wire, "2024-11-05")
-    made, _ = exchange(by=caller("2024-11-05", session))
+    made, _ = exchange(by=caller("2024-11-05", session), teller=wire)
 
-    tell_legacy(made, Answered(b'{"content":[],"structuredContent":[1]}'), wire.send)
+    tell_legacy(made, Answered(b'{"content":[],"structuredContent":[1]}'))
 
     assert wire.take_one()["result"] == {"content": [{"type": "text", "text": "[1]"}]}
 

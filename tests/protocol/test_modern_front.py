@@ -44,9 +44,9 @@ def found(meta: dict[str, Any]) -> dict[str, msgspec.Raw]:
 def told(method: str, happening: Happening, id: bytes = b"1", token: bytes | None = None) -> Any:
     """What a modern client gets to read."""
     wire = Wire()
-    made, _ = exchange(method, caller("2026-07-28"), id)
+    made, _ = exchange(method, caller("2026-07-28"), id, teller=wire)
     made.progress_token = token
-    tell_modern(made, happening, wire.send, IDENTITY)
+    tell_modern(made, happening, IDENTITY)
     return wire.take()
 
 

@@ -4,20 +4,25 @@ Two adapters with one shape. They know what an era puts into requests and result
 know who asked, nor which bytes carry the answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 import msgspec
+from msgspec import Raw
 
 from anyport.protocol import meta
-from anyport.protocol.errors import Situation, lost
+from anyport.protocol.capability import lacking
+from anyport.protocol.errors import Situation, lost, missing_capability
 from anyport.protocol.exchange import Answered, Caller, Ending, Failed
 from anyport.protocol.revision import Era, Revision
+from anyport.protocol.shape import Shape
 from anyport.wire import members
 
 INPUT_REQUIRED: Final = b'"input_required"'
-_RESULT_TYPE: Final = b'"resultType"'
+COMPLETE: Final = b'"complete"'
+_COMPLETE_FIRST: Final = b'{"resultType":"complete",'
+_SERVER_INFO: Final = members.text(meta.SERVER_INFO)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,76 +38,112 @@ class Inquiry:
 class Back(Protocol):
     """How exchanges are told to the servers of one era."""
 
-    def params(self, params: bytes, caller: Caller) -> bytes:
-        """The request's params as the server must get them."""
+    def params(self, params: bytes, about: Raw | None, caller: Caller) -> bytes:
+        """The request's params as the server must get them; `about` is their `_meta`."""
 
     def own_params(self, params: bytes) -> bytes:
         """The params of a request the gateway makes for itself."""
 
-    def ending(self, result: bytes, caller: Caller, slug: str) -> Ending | Inquiry:
+    def ending(self, result: bytes, shape: Shape, caller: Caller, slug: str) -> Ending | Inquiry:
         """The server's result as the caller may get it, or what it needs to know first."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LegacyBack:
     """Servers with a handshake: who we are and what we can is in their session."""
 
-    def params(self, params: bytes, caller: Caller) -> bytes:
+    def params(self, params: bytes, about: Raw | None, caller: Caller) -> bytes:
         """Leave out what a modern client says of itself; a legacy client's pass untouched."""
-        if caller.revision.era is Era.LEGACY:
+        if caller.revision.era is Era.LEGACY or about is None:
             return params
-        return meta.restamp(params, dict.fromkeys(meta.REQUEST_KEYS))
+        return members.put(params, "_meta", about, _remembered(self, caller, about, _bare))
 
     def own_params(self, params: bytes) -> bytes:
         """Nothing to add: the session has said it."""
         return params
 
-    def ending(self, result: bytes, caller: Caller, slug: str) -> Ending:
+    def ending(self, result: bytes, shape: Shape, caller: Caller, slug: str) -> Ending:
         """A legacy result is every client's result; a modern front completes it."""
-        return Answered(result)
+        return Answered(result, shape)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ModernBack:
     """Servers without a handshake: every request says who asks and what they can."""
 
     revision: Revision
     client_info: bytes
 
-    def params(self, params: bytes, caller: Caller) -> bytes:
+    def params(self, params: bytes, about: Raw | None, caller: Caller) -> bytes:
         """Stamp the envelope of this hop."""
-        level = None if caller.log_level is None else members.text(caller.log_level)
-        return self._stamped(params, _bridged(caller), level)
+        if about is not None and bytes(about)[:1] == b"{":
+            stamped = _remembered(self, caller, about, lambda raw: self._restamped(raw, caller))
+            return members.put(params, "_meta", about, stamped)
+        tail = caller.memory.get(self)
+        if tail is None:
+            tail = caller.memory[self] = b',"_meta":%b}' % self._restamped(b"{}", caller)
+        if about is not None or params[-2:-1] in b"{ \t\r\n":
+            return members.edit(params, {"_meta": tail[len(b',"_meta":') : -1]})
+        return params[:-1] + bytes(tail)
 
     def own_params(self, params: bytes) -> bytes:
         """The envelope of a client that can be asked nothing."""
-        return self._stamped(params, b"{}", None)
+        return meta.restamp(params, self._envelope(b"{}", None))
 
-    def ending(self, result: bytes, caller: Caller, slug: str) -> Ending | Inquiry:
+    def ending(self, result: bytes, shape: Shape, caller: Caller, slug: str) -> Ending | Inquiry:
         """Take the era's own members away from a legacy client; its questions are put to it."""
         if caller.revision.era is Era.MODERN:
-            return Answered(result)
-        kind = _result_type(result)
+            return _permitted(result, shape, caller, slug)
+        kind = bytes(shape.kind)
         if kind == INPUT_REQUIRED:
             return _inquiry(result) or _misbehaved(slug, "asked for input in a form unknown to us")
-        if kind not in (None, b'"complete"'):
+        if kind not in (b"", COMPLETE):
             return _misbehaved(slug, "answered with a type of result unknown to us")
-        plain = members.edit(result, dict.fromkeys(("resultType", "ttlMs", "cacheScope")))
-        return Answered(meta.restamp(plain, {meta.SERVER_INFO: None}))
+        if len(shape.ttl) or len(shape.scope):
+            result = members.edit(result, dict.fromkeys(("resultType", "ttlMs", "cacheScope")))
+        elif result.startswith(_COMPLETE_FIRST):
+            result = b"{" + result[len(_COMPLETE_FIRST) :]
+        elif kind:
+            result = members.put(result, "resultType", kind, None)
+        if len(shape.about) and _SERVER_INFO in bytes(shape.about):
+            result = meta.restamp(result, {meta.SERVER_INFO: None})
+        return Answered(result, shape)
 
-    def _stamped(self, params: bytes, capabilities: bytes, level: bytes | None) -> bytes:
-        envelope: Mapping[str, bytes | None] = {
+    def _restamped(self, about: bytes, caller: Caller) -> bytes:
+        level = None if caller.log_level is None else members.text(caller.log_level)
+        return members.edit(about, self._envelope(_bridged(caller), level))
+
+    def _envelope(self, capabilities: bytes, level: bytes | None) -> Mapping[str, bytes | None]:
+        return {
             meta.PROTOCOL_VERSION: members.text(self.revision.name),
             meta.CLIENT_CAPABILITIES: capabilities,
             meta.CLIENT_INFO: self.client_info,
             meta.LOG_LEVEL: level,
         }
-        return meta.restamp(params, envelope)
 
 
-def asks_for_input(result: bytes) -> bool:
+def _bare(about: bytes) -> bytes | None:
+    """A `_meta` without what a modern request says of itself; None if nothing is left."""
+    left = members.edit(about, dict.fromkeys(meta.REQUEST_KEYS))
+    return left if members.members(left) else None
+
+
+def _remembered(
+    back: object, caller: Caller, about: Raw, make: Callable[[bytes], bytes | None]
+) -> bytes | None:
+    """What becomes of a `_meta`; clients send the same one with most requests."""
+    raw = bytes(about)
+    before = caller.memory.get((back, "_meta"))
+    if before is not None and before[0] == raw:
+        return cast(bytes | None, before[1])
+    made = make(raw)
+    caller.memory[back, "_meta"] = (raw, made)
+    return made
+
+
+def asks_for_input(shape: Shape) -> bool:
     """Whether a modern server's result is not an answer yet."""
-    return _result_type(result) == INPUT_REQUIRED
+    return bytes(shape.kind) == INPUT_REQUIRED
 
 
 def back_for(revision: Revision, client_info: bytes) -> Back:
@@ -130,9 +171,19 @@ def _inquiry(result: bytes) -> Inquiry | None:
     return Inquiry(requests=requests, state=None if state is None else bytes(state))
 
 
-def _result_type(result: bytes) -> bytes | None:
-    raw = members.members(result).get("resultType") if _RESULT_TYPE in result else None
-    return None if raw is None else bytes(raw)
+def _permitted(result: bytes, shape: Shape, caller: Caller, slug: str) -> Ending:
+    """A result for a modern client: it may be asked only what this very request declared."""
+    if not asks_for_input(shape):
+        return Answered(result, shape)
+    inquiry = _inquiry(result)
+    try:
+        asked = () if inquiry is None else inquiry.requests.values()
+        missing = lacking(asked, caller.capabilities)
+    except KeyError:
+        inquiry = None
+    if inquiry is None:
+        return _misbehaved(slug, "asked for input in a form unknown to us")
+    return Failed(missing_capability(slug, missing)) if missing else Answered(result, shape)
 
 
 def _misbehaved(slug: str, words: str) -> Failed:

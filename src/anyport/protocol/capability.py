@@ -4,12 +4,15 @@ Clients: which questions they answer. The gateway: one fixed declaration for eac
 that `initialize` and `server/discover` can be answered before any server has started.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
+from anyport.protocol.method import QUESTIONS
 from anyport.protocol.revision import Revision
+from anyport.wire import members
 
 _QUESTION_KEYS: Final = ("sampling", "elicitation", "roots")
 
@@ -46,6 +49,37 @@ def client_capabilities(raw: bytes | None) -> ClientCapabilities | None:
     elicitation = declared.get("elicitation")
     url = isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict)
     return ClientCapabilities(raw=raw, questions=questions, elicitation_url=url)
+
+
+def lacking(
+    asked: Iterable[tuple[str, bytes | None]], capabilities: ClientCapabilities
+) -> dict[str, dict[str, object]]:
+    """What a client would have to declare besides in order to be asked all this.
+
+    Raises:
+        KeyError: one of the methods is no question.
+    """
+    missing: dict[str, dict[str, object]] = {}
+    for method, params in asked:
+        kind = QUESTIONS[method]
+        mode = _mode(kind, params)
+        declared = kind in capabilities.questions
+        if not declared or (mode is not None and not _declares(capabilities, kind, mode)):
+            missing.setdefault(kind, {}).update({} if mode is None else {mode: {}})
+    return missing
+
+
+def _mode(kind: str, params: bytes | None) -> str | None:
+    """The variant of a question that has to be declared by itself."""
+    found = {} if params is None or params[:1] != b"{" else members.members(params)
+    if kind == "elicitation" and members.string(found.get("mode")) == "url":
+        return "url"
+    return "tools" if kind == "sampling" and "tools" in found else None
+
+
+def _declares(capabilities: ClientCapabilities, kind: str, mode: str) -> bool:
+    declared = msgspec.json.decode(capabilities.raw, type=dict[str, object]).get(kind)
+    return isinstance(declared, dict) and isinstance(declared.get(mode), dict)
 
 
 def gateway_capabilities(revision: Revision) -> dict[str, object]:

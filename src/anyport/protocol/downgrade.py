@@ -6,7 +6,6 @@ sort passes untouched. Knows payloads; does not know where they came from.
 """
 
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 from msgspec import Raw
@@ -14,15 +13,12 @@ from msgspec import Raw
 from anyport.protocol.revision import Revision
 from anyport.wire import members
 
-LATER_KINDS: Final = ("audio", "resource_link")
-"""Kinds of content that the first revision did not have."""
-
 
 def downgrade(method: str, result: bytes, revision: Revision) -> bytes:
     """The result of a call or a prompt with only what the clients of a legacy revision take."""
     if method == "tools/call" and b'"structuredContent"' in result:
         result = _structured(result)
-    strange = [kind for kind in LATER_KINDS if kind not in revision.content]
+    strange = sorted(revision.lacks)
     if not any(b'"%b"' % kind.encode() in result for kind in strange):
         return result
     try:

@@ -4,6 +4,7 @@ One table: whoever makes a fault names the situation; whoever renders it knows t
 server's own error is not a fault of ours and passes through `from_server`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -15,6 +16,8 @@ from anyport.wire import codec, frame, members
 
 SERVER_FAULT: Final = -32000
 """Legacy sessions have no code for "the server behind me is down"; this is the customary one."""
+HEADER_MISMATCH: Final = -32020
+MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_REVISION: Final = -32022
 
 
@@ -32,7 +35,9 @@ class Situation(Enum):
     TIMED_OUT = (SERVER_FAULT, frame.INTERNAL_ERROR, "timed-out")
     BUSY = (SERVER_FAULT, frame.INTERNAL_ERROR, "busy")
     MISBEHAVED = (SERVER_FAULT, frame.INTERNAL_ERROR, "misbehaved")
-    # Only a request without a handshake can be in this one: a handshake negotiates.
+    # Only a request without a handshake can be in these: a handshake negotiates.
+    HEADER_MISMATCH = (HEADER_MISMATCH, HEADER_MISMATCH, "header-mismatch")
+    MISSING_CAPABILITY = (MISSING_CAPABILITY, MISSING_CAPABILITY, "missing-capability")
     UNSUPPORTED_REVISION = (UNSUPPORTED_REVISION, UNSUPPORTED_REVISION, "unsupported-revision")
 
     def __init__(self, legacy: int, modern: int, label: str) -> None:
@@ -98,6 +103,16 @@ def invalid_params(message: str) -> Fault:
 def method_not_found(method: str) -> Fault:
     """The revision in use has no such method."""
     return Fault(situation=Situation.METHOD_NOT_FOUND, message=f"Method not found: {method}")
+
+
+def missing_capability(slug: str, required: Mapping[str, object]) -> Fault:
+    """A server needs what this request did not declare."""
+    words = f"Server '{slug}' needs a client that declares: {', '.join(required)}"
+    return Fault(
+        situation=Situation.MISSING_CAPABILITY,
+        message=words,
+        data=msgspec.json.encode({"requiredCapabilities": required, "server": slug}),
+    )
 
 
 def not_running(slug: str, reason: str) -> Fault:

@@ -5,17 +5,19 @@ back (legacy or modern); whatever happens on the way comes back as a `Happening`
 knows which era the other speaks.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from anyport.protocol.capability import ClientCapabilities
 from anyport.protocol.errors import Fault
 from anyport.protocol.method import Method
+from anyport.protocol.principal import LOCAL, Principal
 from anyport.protocol.revision import Revision
+from anyport.protocol.shape import Shape
 from anyport.wire import codec
 from anyport.wire.frame import Failure, Result
 
@@ -43,6 +45,8 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
     """The exchange ended with a result."""
 
     result: bytes
+    shape: Shape | None = None
+    """What has been read of it, where somebody has."""
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
@@ -112,9 +116,9 @@ class Question:
             self._on_answer(_OVER)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Caller:
-    """Who asks, as far as one request can tell."""
+    """Who asks, as far as one request can tell. The same object for requests that tell the same."""
 
     profile: str
     session: "Session | None"
@@ -124,22 +128,42 @@ class Caller:
     client: bytes | None = None
     """Raw `clientInfo`. Never a reason to decide anything."""
     log_level: str | None = None
-    principal: str = "local"
+    principal: Principal = LOCAL
+    transport: str = "stdio"
+    """How the client is connected, for the record."""
+    memory: dict[object, Any] = field(default_factory=dict, repr=False)
+    """What others have worked out for this caller and need not work out again; pruned by none,
+    so bounded by what is configured: servers, and the names in their lists."""
+
+
+class Teller(Protocol):
+    """Takes frames to the client: the stream that one request's answer travels on."""
+
+    def note(self, frame: bytes) -> None:
+        """Something on the way: progress, a log, a question."""
+
+    def end(self, frame: bytes, code: int | None = None) -> None:
+        """The answer; with the code of the error, if it is one."""
 
 
 class Session(Protocol):
     """A downstream legacy session, as the inside sees it."""
 
     id: str
+    principal: Principal
     profile: str
     revision: Revision
     capabilities: ClientCapabilities
     client: bytes | None
     log_level: str | None
     subscriptions: set[str]
+    transport: str
+    """How the client is connected, for the record."""
+    parting: str
+    """Why it is over, once it is; for the record."""
 
-    def ask(self, question: Question) -> None:
-        """Put a question to the client outside any exchange."""
+    def ask(self, question: Question, teller: Teller | None = None) -> None:
+        """Put a question to the client, along with a request of its own or outside any."""
 
     def notify(self, method: str, params: bytes | None) -> None:
         """Send the client a notification."""
@@ -149,59 +173,39 @@ NO_CONTEXT: Final[Mapping[str, bytes | None]] = MappingProxyType({})
 """Nothing changes; most requests carry no trace context."""
 
 
-class Exchange:
+class Exchange(msgspec.Struct, eq=False, kw_only=True):
     """One request, its questions, its progress and its one ending."""
 
-    __slots__ = (
-        "caller",
-        "context",
-        "ended",
-        "id",
-        "method",
-        "name",
-        "on_cancel",
-        "params",
-        "parent_span_id",
-        "progress_token",
-        "questions",
-        "rounds",
-        "span_id",
-        "started",
-        "tell",
-        "trace_id",
-    )
-
-    def __init__(
-        self,
-        *,
-        id: bytes,
-        method: Method,
-        params: bytes,
-        caller: Caller,
-        tell: Callable[["Exchange", Happening], None],
-    ) -> None:
-        self.id = id
-        self.method = method
-        self.params = params
-        """The raw object; `{}` when the client sent none."""
-        self.caller = caller
-        self.tell = tell
-        self.progress_token: bytes | None = None
-        self.context: Mapping[str, bytes | None] = NO_CONTEXT
-        """What becomes of the caller's trace context in `_meta` on the way to a server."""
-        self.ended = False
-        self.on_cancel: Callable[[bytes | None], None] | None = None
-        """Set by whoever works on it now; called once, with the raw reason, if it is cancelled."""
-        self.questions: list[Question] = []
-        self.rounds = 0
-        """How often the server has needed to know more."""
-        self.trace_id = ""
-        self.span_id = ""
-        self.parent_span_id = ""
-        """The client's span, where it sent one."""
-        self.name = ""
-        """The public name or URI it is about, for the record."""
-        self.started = 0.0
+    id: bytes
+    method: Method
+    params: bytes
+    """The raw object; `{}` when the client sent none."""
+    found: Mapping[str, msgspec.Raw]
+    """The members of the params: they are read once."""
+    caller: Caller
+    teller: Teller
+    """Takes what happens to the client."""
+    tell: Callable[["Exchange", Happening], None]
+    key: Hashable = None
+    """What its front keeps it under."""
+    progress_token: bytes | None = None
+    param_fields: tuple[tuple[str, str], ...] = ()
+    """`Mcp-Param-*` headers that came with it."""
+    context: Mapping[str, bytes | None] = NO_CONTEXT
+    """What becomes of the caller's trace context in `_meta` on the way to a server."""
+    ended: bool = False
+    on_cancel: Callable[[bytes | None], None] | None = None
+    """Set by whoever works on it now; called once, with the raw reason, if it is cancelled."""
+    questions: tuple[Question, ...] = ()
+    rounds: int = 0
+    """How often the server has needed to know more."""
+    trace_id: str = ""
+    span_id: str = ""
+    parent_span_id: str = ""
+    """The client's span, where it sent one."""
+    name: str = ""
+    """The public name or URI it is about, for the record."""
+    started: float = 0.0
 
     def end(self, ending: Ending) -> None:
         """Tell the front how it ended. Only the first ending counts."""
@@ -224,3 +228,38 @@ class Exchange:
         give_up, self.on_cancel = self.on_cancel, None
         if give_up is not None:
             give_up(reason)
+
+
+class Front(Protocol):
+    """Who keeps what a client has open."""
+
+    def tell(self, exchange: Exchange, happening: Happening) -> None:
+        """Tell the client what happened."""
+
+    def close(self, key: Hashable) -> None:
+        """What was kept under this key has its answer."""
+
+    def swap(self, key: Hashable, exchange: Exchange) -> None:
+        """What was kept under this key goes on as an exchange."""
+
+
+class Pending(Protocol):
+    """What a client has open: an exchange, or a shorter form of one."""
+
+    @property
+    def id(self) -> bytes: ...
+    @property
+    def method(self) -> Method: ...
+    @property
+    def params(self) -> bytes: ...
+    @property
+    def teller(self) -> Teller: ...
+    def cancel(self, reason: bytes | None = None) -> None:
+        """The client no longer wants the answer."""
+
+
+class Again(Pending, Protocol):
+    """A call that was made before, ready to be made again."""
+
+    def go(self) -> None:
+        """Make it."""

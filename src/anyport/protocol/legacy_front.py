@@ -4,7 +4,8 @@ Questions become real requests on the client's channel. This file knows the hand
 does not know what stands behind the gateway, nor which bytes carry the session.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from typing import Final, Protocol
 
 import msgspec
@@ -16,7 +17,7 @@ from anyport.protocol.capability import (
     gateway_capabilities,
 )
 from anyport.protocol.downgrade import downgrade
-from anyport.protocol.errors import Fault, invalid_params
+from anyport.protocol.errors import Fault, error_code, invalid_params
 from anyport.protocol.exchange import (
     Answered,
     Exchange,
@@ -28,9 +29,12 @@ from anyport.protocol.exchange import (
     Progress,
     Question,
     Refused,
+    Teller,
 )
+from anyport.protocol.principal import LOCAL, Principal
 from anyport.protocol.revision import Revision, negotiate
 from anyport.protocol.session import State, Step, advance
+from anyport.protocol.shape import Shape
 from anyport.wire import codec, members
 from anyport.wire.frame import METHOD_NOT_FOUND, Failure, Request, Result
 
@@ -46,10 +50,11 @@ LOG_LEVELS: Final = (
 )
 """Syslog's levels, least grave first."""
 
-_GONE: Final = Failure(None, codec.error(-32000, "The client has disconnected"))
+_PROGRESS: Final = b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}'
+_OUR_TOKEN: Final = re.compile(rb'\{"progressToken":[0-9]+(?=[,}])')
+"""Where every SDK writes it; what stands in its place is what we sent."""
 
-Send = Callable[[bytes], None]
-"""Takes one frame's bytes to the client."""
+_GONE: Final = Failure(None, codec.error(-32000, "The client has disconnected"))
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -70,10 +75,13 @@ class LegacySession:
         revision: Revision,
         capabilities: ClientCapabilities,
         client: bytes | None,
-        send: Send,
+        teller: Teller,
+        transport: str,
         question_ids: Iterator[int],
+        principal: Principal = LOCAL,
     ) -> None:
         self.id = id
+        self.principal = principal
         self.profile = profile
         self.revision = revision
         self.capabilities = capabilities
@@ -83,10 +91,13 @@ class LegacySession:
         """None until the client sets one: then the server decides what to send."""
         self.subscriptions: set[str] = set()
         """Public URIs."""
-        self._send = send
+        self.transport = transport
+        self.parting = "ended by the client"
+        """Why it is over, once it is; for the record."""
+        self._teller = teller
         self._question_ids = question_ids
         self._questions: dict[int, Question] = {}
-        self._early: list[Question] = []
+        self._early: list[tuple[Question, Teller | None]] = []
         """Asked before the client confirmed the handshake."""
         self._deaf = False
 
@@ -95,11 +106,11 @@ class LegacySession:
         self.state = advance(self.state, step)
         if self.state is State.READY and self._early:
             early, self._early = self._early, []
-            for question in early:
+            for question, teller in early:
                 if question.open:
-                    self.ask(question)
+                    self.ask(question, teller)
 
-    def ask(self, question: Question) -> None:
+    def ask(self, question: Question, teller: Teller | None = None) -> None:
         """Put a server's question to the client as a request with an id of our own."""
         if self._deaf:
             question.answer(_GONE)
@@ -107,16 +118,17 @@ class LegacySession:
         if self.state is State.OPENING:
             # "The server SHOULD NOT send requests other than pings and logging before receiving
             # the initialized notification" (basic/lifecycle).
-            self._early.append(question)
+            self._early.append((question, teller))
             return
         number = next(self._question_ids)
         params = question.params
         if params is not None and question.on_progress is not None:
             # Two servers may use one token; ours is unique on this channel.
             params = meta.restamp(params, {meta.PROGRESS_TOKEN: b"%d" % number})
+        way = teller or self._teller
         self._questions[number] = question
-        question.on_withdrawn = lambda reason: self._withdraw(number, reason)
-        self._send(codec.request(b"%d" % number, question.method, params))
+        question.on_withdrawn = lambda reason: self._withdraw(number, way, reason)
+        way.note(codec.request(b"%d" % number, question.method, params))
 
     def answer(self, frame: Result | Failure) -> None:
         """The client's answer to a question; answers to nothing are dropped."""
@@ -134,23 +146,23 @@ class LegacySession:
     def notify(self, method: str, params: bytes | None) -> None:
         """Send a notification, once the handshake is complete."""
         if self.state is State.READY:
-            self._send(codec.notification(method, params))
+            self._teller.note(codec.notification(method, params))
 
     def go_deaf(self) -> None:
         """The client says no more: nobody will answer what is asked, now or later."""
         self._deaf = True
-        questions = [*self._questions.values(), *self._early]
+        questions = [*self._questions.values(), *(question for question, _ in self._early)]
         self._questions, self._early = {}, []
         for question in questions:
             question.answer(_GONE)
 
-    def _withdraw(self, number: int, reason: bytes | None) -> None:
+    def _withdraw(self, number: int, way: Teller, reason: bytes | None) -> None:
         if self._questions.pop(number, None) is None:
             return
         params = [("requestId", b"%d" % number)]
         if reason is not None:
             params.append(("reason", reason))
-        self._send(codec.notification("notifications/cancelled", members.join(params)))
+        way.note(codec.notification("notifications/cancelled", members.join(params)))
 
 
 class Handshake(Protocol):
@@ -184,33 +196,46 @@ def initialize(request: Request, handshake: Handshake) -> bytes | Fault:
     return msgspec.json.encode(result)
 
 
-def tell_legacy(exchange: Exchange, happening: Happening, send: Send) -> None:
+def tell_legacy(exchange: Exchange, happening: Happening) -> None:
     """Tell a legacy client what happened in its exchange."""
+    teller = exchange.teller
     match happening:
-        case Answered(result):
+        case Answered(result, shape):
             caller = exchange.caller
-            if caller.session is not None:
+            if caller.session is not None and _may_be_new(shape, caller.revision):
                 result = downgrade(exchange.method.name, result, caller.revision)
-            send(codec.result(exchange.id, result))
+            teller.end(codec.result(exchange.id, result))
         case Refused(error):
-            send(codec.failure(exchange.id, error))
+            teller.end(codec.failure(exchange.id, error), error_code(error))
         case Failed(fault):
-            send(codec.failure(exchange.id, fault.render(exchange.caller.revision)))
+            revision = exchange.caller.revision
+            teller.end(codec.failure(exchange.id, fault.render(revision)), fault.code(revision))
         case Progress(params):
-            tell_progress(exchange, params, send)
+            tell_progress(exchange, params)
         case Log(params):
-            send(codec.notification("notifications/message", params))
+            teller.note(codec.notification("notifications/message", params))
         case Notice(method, params):
-            send(codec.notification(method, params))
+            teller.note(codec.notification(method, params))
         case NeedInput(question):
             _ask(exchange, question)
 
 
-def tell_progress(exchange: Exchange, params: bytes, send: Send) -> None:
+def _may_be_new(shape: Shape | None, revision: Revision) -> bool:
+    """Whether a result may hold what a revision does not have."""
+    return shape is None or bool(len(shape.structured)) or bool(revision.lacks)
+
+
+def tell_progress(exchange: Exchange, params: bytes) -> None:
     """Tell a client of either era how far its request has come, under its own token."""
-    if exchange.progress_token is not None:
-        own = members.edit(params, {meta.PROGRESS_TOKEN: exchange.progress_token})
-        send(codec.notification("notifications/progress", own))
+    token = exchange.progress_token
+    if token is None:
+        return
+    ours = _OUR_TOKEN.match(params)
+    if ours is not None:
+        own = b'{"progressToken":%b%b' % (token, params[ours.end() :])
+    else:
+        own = members.edit(params, {meta.PROGRESS_TOKEN: token})
+    exchange.teller.note(_PROGRESS % own)
 
 
 def refuse(question: Question) -> None:
@@ -224,5 +249,5 @@ def _ask(exchange: Exchange, question: Question) -> None:
     if session is None:
         refuse(question)
         return
-    exchange.questions.append(question)
-    session.ask(question)
+    exchange.questions += (question,)
+    session.ask(question, exchange.teller)

@@ -9,11 +9,13 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from anyport.protocol.revision import Era, Revision
+from anyport.protocol.revision import REVISIONS, Era, Revision
 
 
 class Travel(Enum):
     """How a client's request reaches its answer."""
+
+    __hash__ = object.__hash__  # By identity, which is what it is; looked up in every call.
 
     LOCAL = "local"
     """The gateway answers by itself."""
@@ -29,6 +31,8 @@ class Travel(Enum):
 
 class Kind(Enum):
     """The kinds of offer; the value is the member that lists them."""
+
+    __hash__ = object.__hash__  # By identity, which is what it is; looked up in every call.
 
     TOOLS = "tools"
     RESOURCES = "resources"
@@ -136,5 +140,10 @@ INITIALIZED: Final = frozenset({"notifications/initialized", "initialized"})
 
 def find_method(name: str, revision: Revision) -> Method | None:
     """The row of a method, if this revision has it."""
-    row = METHODS.get(name)
-    return row if row is not None and revision.era in row.eras else None
+    return _OF_REVISION[revision.name].get(name)
+
+
+_OF_REVISION: Final = {
+    revision.name: {row.name: row for row in _ROWS if revision.era in row.eras}
+    for revision in REVISIONS.values()
+}

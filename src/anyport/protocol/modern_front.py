@@ -4,7 +4,7 @@ Each request stands alone: its revision, capabilities and log level are in its `
 knows the era without a handshake; it does not know what stands behind the gateway.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from anyport.protocol import meta
 from anyport.protocol.capability import ClientCapabilities, client_capabilities
-from anyport.protocol.errors import Fault, Situation, invalid_params, tool_error
+from anyport.protocol.errors import Fault, Situation, error_code, invalid_params, tool_error
 from anyport.protocol.exchange import (
     Answered,
     Exchange,
@@ -25,8 +25,9 @@ from anyport.protocol.exchange import (
     Progress,
     Refused,
 )
-from anyport.protocol.legacy_front import LOG_LEVELS, Send, refuse, tell_progress
+from anyport.protocol.legacy_front import LOG_LEVELS, refuse, tell_progress
 from anyport.protocol.revision import MODERN, Era, Revision, find_revision
+from anyport.protocol.shape import OWN, Shape, read_shape
 from anyport.wire import codec, members
 
 SUPPORTED: Final = tuple(revision.name for revision in MODERN)
@@ -65,8 +66,13 @@ def is_modern(method: str, found: Mapping[str, Raw]) -> bool:
     return meta.PROTOCOL_VERSION in found or method in ("server/discover", "subscriptions/listen")
 
 
-def open_envelope(found: Mapping[str, Raw]) -> Envelope | Fault:
-    """Climb the ladder: keys present and sound, then the revision supported."""
+def open_envelope(
+    found: Mapping[str, Raw], agrees: Callable[[str], Fault | None] | None = None
+) -> Envelope | Fault:
+    """Climb the ladder: keys present and sound, headers agree with them, revision supported.
+
+    `agrees` holds the headers of a request over HTTP against its body; it is given the revision.
+    """
     version = members.string(found.get(meta.PROTOCOL_VERSION))
     if version is None:
         return invalid_params(f"_meta needs {meta.PROTOCOL_VERSION}, a string such as 2026-07-28")
@@ -74,13 +80,12 @@ def open_envelope(found: Mapping[str, Raw]) -> Envelope | Fault:
     capabilities = None if declared is None else client_capabilities(bytes(declared))
     if capabilities is None:
         return invalid_params(f"_meta needs {meta.CLIENT_CAPABILITIES}, an object")
+    disagreement = None if agrees is None else agrees(version)
+    if disagreement is not None:
+        return disagreement
     revision = find_revision(version)
     if revision is None or revision.era is not Era.MODERN:
-        return Fault(
-            situation=Situation.UNSUPPORTED_REVISION,
-            message=f"Unsupported protocol version: {version}",
-            data=msgspec.json.encode({"supported": SUPPORTED, "requested": version}),
-        )
+        return unsupported_revision(version)
     level = found.get(meta.LOG_LEVEL)
     if level is not None and members.string(level) not in LOG_LEVELS:
         return invalid_params(f"_meta {meta.LOG_LEVEL} must be one of {', '.join(LOG_LEVELS)}")
@@ -93,43 +98,61 @@ def open_envelope(found: Mapping[str, Raw]) -> Envelope | Fault:
     )
 
 
-def tell_modern(exchange: Exchange, happening: Happening, send: Send, server_info: bytes) -> None:
+def unsupported_revision(version: str) -> Fault:
+    """A revision that cannot be spoken without a handshake, or not at all."""
+    return Fault(
+        situation=Situation.UNSUPPORTED_REVISION,
+        message=f"Unsupported protocol version: {version}",
+        data=msgspec.json.encode({"supported": SUPPORTED, "requested": version}),
+    )
+
+
+def tell_modern(exchange: Exchange, happening: Happening, server_info: bytes) -> None:
     """Tell a modern client what happened in its exchange."""
+    teller = exchange.teller
     match happening:
-        case Answered(result):
-            send(codec.result(exchange.id, complete(exchange, result, server_info)))
+        case Answered(result, shape):
+            whole = complete(exchange, result, server_info, shape)
+            teller.end(codec.result(exchange.id, whole))
         case Refused(error):
-            send(codec.failure(exchange.id, error))
+            teller.end(codec.failure(exchange.id, error), error_code(error))
         case Failed(fault):
             revision = exchange.caller.revision
             if fault.as_tool_result(exchange.method.name, revision):
                 result = complete(exchange, tool_error(fault.message), server_info)
-                send(codec.result(exchange.id, result))
+                teller.end(codec.result(exchange.id, result))
             else:
-                send(codec.failure(exchange.id, fault.render(revision)))
+                teller.end(codec.failure(exchange.id, fault.render(revision)), fault.code(revision))
         case Progress(params):
-            tell_progress(exchange, params, send)
+            tell_progress(exchange, params)
         case Log(params):
-            send(codec.notification("notifications/message", params))
+            teller.note(codec.notification("notifications/message", params))
         case Notice(method, params):
             tagged = meta.restamp(params, {meta.SUBSCRIPTION_ID: exchange.id})
-            send(codec.notification(method, tagged))
+            teller.note(codec.notification(method, tagged))
         case NeedInput(question):
             # Nothing with a method and an id may be written to a modern client.
             refuse(question)
 
 
-def complete(exchange: Exchange, result: bytes, server_info: bytes) -> bytes:
+def complete(
+    exchange: Exchange, result: bytes, server_info: bytes, shape: Shape | None = None
+) -> bytes:
     """The result with what every modern result must say of itself."""
+    if shape is None:
+        shape = read_shape(result)
+    name = exchange.method.name
+    missing: dict[str, bytes] = {}
+    if not len(shape.kind):
+        missing["resultType"] = b'"complete"'
+    if name in CACHEABLE and bytes(shape.kind) in (b"", b'"complete"'):
+        hints = {"ttlMs": shape.ttl, "cacheScope": shape.scope}
+        missing |= {hint: value for hint, value in CACHE_HINTS if not len(hints[hint])}
+    if not len(shape.about) and name != "subscriptions/listen":
+        missing["_meta"] = b'{"%b":%b}' % (meta.SERVER_INFO.encode(), server_info)
+        return members.append(result, missing) if shape is OWN else members.edit(result, missing)
     stamp = {meta.SERVER_INFO: server_info}
-    if exchange.method.name == "subscriptions/listen":
+    if name == "subscriptions/listen":
         stamp[meta.SUBSCRIPTION_ID] = exchange.id
     result = meta.restamp(result, stamp)
-    present = members.members(result)
-    missing: dict[str, bytes | None] = {}
-    kind = present.get("resultType")
-    if kind is None:
-        missing["resultType"] = b'"complete"'
-    if exchange.method.name in CACHEABLE and (kind is None or bytes(kind) == b'"complete"'):
-        missing |= {name: value for name, value in CACHE_HINTS if name not in present}
     return members.edit(result, missing) if missing else result

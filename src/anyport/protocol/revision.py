@@ -16,10 +16,16 @@ from anyport.wire.frame import INVALID_PARAMS, METHOD_NOT_FOUND
 class Era(Enum):
     """How a conversation is opened."""
 
+    __hash__ = object.__hash__  # By identity, which is what it is; looked up in every call.
+
     LEGACY = "legacy"
     """A handshake: `initialize`, then a session that remembers."""
     MODERN = "modern"
     """No handshake: every request says its revision and capabilities in `_meta`."""
+
+
+LATER_CONTENT: Final = frozenset({"audio", "resource_link"})
+"""Kinds of content that the first revision did not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +40,18 @@ class Revision:
     """Completion is declared; 2024-11-05 has the method without a flag for it."""
     null_ids: bool = True
     """An error whose request is not known has `"id": null`; newer revisions leave it out."""
+    names_version: bool = True
+    """Over HTTP every request after the handshake says in a header which revision it speaks."""
+    priming: bool = False
+    """A resumable stream opens with an empty event; clients of other revisions choke on one."""
     unknown_tool: tuple[int, str] = (INVALID_PARAMS, "Unknown tool: {}")
-    content: frozenset[str] = frozenset({"audio", "resource_link"})
+    content: frozenset[str] = LATER_CONTENT
     """Kinds of content besides text, images and embedded resources."""
+
+    @property
+    def lacks(self) -> frozenset[str]:
+        """Kinds of content that came later."""
+        return LATER_CONTENT - self.content
 
 
 _ROWS: Final = (
@@ -44,12 +59,19 @@ _ROWS: Final = (
         name="2024-11-05",
         era=Era.LEGACY,
         completions_capability=False,
+        names_version=False,
         unknown_tool=(METHOD_NOT_FOUND, "Tool not found: {}"),
         content=frozenset(),
     ),
-    Revision(name="2025-03-26", era=Era.LEGACY, batches=True, content=frozenset({"audio"})),
+    Revision(
+        name="2025-03-26",
+        era=Era.LEGACY,
+        batches=True,
+        names_version=False,
+        content=frozenset({"audio"}),
+    ),
     Revision(name="2025-06-18", era=Era.LEGACY),
-    Revision(name="2025-11-25", era=Era.LEGACY, null_ids=False),
+    Revision(name="2025-11-25", era=Era.LEGACY, null_ids=False, priming=True),
     Revision(name="2026-07-28", era=Era.MODERN, null_ids=False),
 )
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from anyport.protocol.conversation import BATCH_MAX
+from anyport.protocol.batch import BATCH_MAX
 from anyport.protocol.exchange import Answered
 from tests.protocol.fakes import META, Talk, request
 

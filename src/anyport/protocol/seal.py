@@ -1,0 +1,76 @@
+"""Seals what clients carry for us: session ids, cursors, event ids, states.
+
+A seal proves that we made a text, and for what use. It hides nothing: claims can be read by
+whoever holds them. What they mean, whom they belong to and when they expire is for the one who
+put them there.
+
+Layout, in unpadded URL-safe base64: key id (2 bytes), tag (16 bytes), claims.
+"""
+
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final
+
+KEY_BYTES: Final = 32
+"""As strong as the hash; a longer key adds nothing."""
+
+TAG_BYTES: Final = 16
+"""128 bits: nobody forges one by trying."""
+
+_ID_BYTES: Final = 2  # With the tag 18 bytes, which are 24 whole characters.
+_HEAD_BYTES: Final = _ID_BYTES + TAG_BYTES
+
+
+class Seal:
+    """Seals with the first of its keys, and opens what was sealed with any of them."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        """Raises:
+        ValueError: there is no key, or one of another length than `KEY_BYTES`.
+        """
+        if not keys or any(len(key) != KEY_BYTES for key in keys):
+            raise ValueError(f"A seal needs keys of {KEY_BYTES} bytes")
+        self._keys = tuple((_key_id(key), key) for key in dict.fromkeys(keys))
+
+    def seal(self, kind: str, claims: bytes) -> str:
+        """The claims as visible ASCII, good for this kind of use only."""
+        key_id, key = self._keys[0]
+        return _encode(key_id + _tag(key, kind, claims) + claims)
+
+    def open(self, kind: str, sealed: str) -> bytes | None:
+        """The claims, if this is exactly what `seal` made of them for this kind of use."""
+        raw = _decode(sealed)
+        if raw is None:
+            return None
+        key_id, tag, claims = raw[:_ID_BYTES], raw[_ID_BYTES:_HEAD_BYTES], raw[_HEAD_BYTES:]
+        for known_id, key in self._keys:
+            # Two keys may share an id; then the tag tells them apart.
+            if known_id == key_id and hmac.compare_digest(_tag(key, kind, claims), tag):
+                return claims
+        return None
+
+
+def _key_id(key: bytes) -> bytes:
+    return blake2b(key=key, digest_size=_ID_BYTES, person=b"key id").digest()
+
+
+def _tag(key: bytes, kind: str, claims: bytes) -> bytes:
+    use = kind.encode()
+    # The length keeps the end of the kind from passing for the beginning of the claims.
+    message = len(use).to_bytes(2) + use + claims
+    return blake2b(message, key=key, digest_size=TAG_BYTES, person=b"tag").digest()
+
+
+def _encode(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).decode("ascii").rstrip("=")
+
+
+def _decode(sealed: str) -> bytes | None:
+    try:
+        raw = urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4))
+    except ValueError:
+        return None
+    # Base64 forgives much: strange characters, spare bits. Only our own spelling counts.
+    return raw if _encode(raw) == sealed else None

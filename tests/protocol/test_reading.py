@@ -1,0 +1,226 @@
+"""A request is taken apart once, and a call that looks plain is exactly what it looks like."""
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from anyport.protocol import reading
+from anyport.protocol.errors import Fault
+from anyport.protocol.reading import (
+    ABOUT_BYTES_REMEMBERED_MAX,
+    ABOUTS_REMEMBERED_MAX,
+    Reading,
+    read_plain_call,
+    read_request,
+)
+from anyport.wire.codec import decode
+from anyport.wire.frame import Request
+from anyport.wire.members import distinct
+from tests.wire.source import SAMPLES, STYLES, written
+
+
+def read(params: Any) -> Reading | Fault:
+    raw = params if isinstance(params, bytes | None) else json.dumps(params).encode()
+    return read_request(Request(b"1", "tools/call", raw))
+
+
+def sound(params: Any) -> Reading:
+    found = read(params)
+    assert isinstance(found, Reading)
+    return found
+
+
+def test_a_request_without_params_has_empty_ones() -> None:
+    found = sound(None)
+
+    assert (found.params, found.found, found.about) == (b"{}", {}, {})
+    assert found.progress_token is None
+
+
+def test_params_and_what_they_say_of_the_request_are_taken_apart() -> None:
+    found = sound(b'{ "name": "a", "_meta": {"progressToken": 7, "k": 1.0} }')
+
+    assert {name: bytes(value) for name, value in found.found.items()} == {
+        "name": b'"a"',
+        "_meta": b'{"progressToken": 7, "k": 1.0}',
+    }
+    assert bytes(found.about["k"]) == b"1.0"
+    assert found.progress_token == b"7"
+
+
+@pytest.mark.parametrize(
+    ("token", "read_as"),
+    [
+        (b'"t"', b'"t"'),
+        (b'""', b'""'),
+        (b"0", b"0"),
+        (b"-5", b"-5"),
+        (b"1.5", None),
+        (b"null", None),
+        (b"true", None),
+        (b"{}", None),
+        (b"[1]", None),
+    ],
+)
+def test_a_progress_token_is_a_string_or_an_integer_or_none(
+    token: bytes, read_as: bytes | None
+) -> None:
+    assert sound(b'{"_meta":{"progressToken":%b}}' % token).progress_token == read_as
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        b"[]",
+        b'["a"]',
+        b'{"name":"a","name":"b"}',
+        b'{"name":"a","nam\\u0065":"b"}',
+        b'{"name":"a","NAME":"b"}',
+        b'{"name":"a","Arguments":{}}',
+        b'{"uri\\u0000x":"a"}',
+        b'{"_META":{}}',
+        b'{"_meta":{"a":1,"a":2}}',
+        b'{"_meta":7}',
+        b'{"_meta":null}',
+        b'{"_meta":[]}',
+        b'{"_meta":"x"}',
+    ],
+)
+def test_params_that_could_be_read_in_two_ways_are_refused(params: bytes) -> None:
+    fault = read(params)
+
+    assert isinstance(fault, Fault)
+    assert fault.message.startswith("Invalid params: ")
+
+
+def test_members_that_nobody_knows_are_kept() -> None:
+    assert set(sound({"name": "a", "vendor": 1, "names": 2}).found) == {"name", "vendor", "names"}
+
+
+def test_what_a_client_always_says_of_itself_is_read_once() -> None:
+    about = {"who": "test_what_a_client_always_says"}
+
+    first, second = sound({"_meta": about}), sound({"name": "b", "_meta": about})
+
+    assert first.about is second.about
+
+
+def test_what_is_remembered_is_short_and_does_not_change_with_each_request() -> None:
+    long = {"_meta": {"long": "x" * ABOUT_BYTES_REMEMBERED_MAX}}
+    counted = {"_meta": {"progressToken": "test_what_is_remembered"}}
+
+    for params in (long, counted):
+        assert sound(params).about is not sound(params).about
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    for number in range(2 * ABOUTS_REMEMBERED_MAX):
+        sound({"_meta": {"number": number}})
+
+        assert len(reading._ABOUTS) <= ABOUTS_REMEMBERED_MAX
+
+
+# Plain calls.
+
+IDS: list[Any] = [0, 1, -1, 10**17, 10**30, "a", "", "é", '"', "\\", "x y", 1.5, None, True, {}]
+NAMES = ["echo", "abc", "s__echo", "", "é", "a\\b", 'a"b']
+STRANGERS = ["NAME", "Name", "argument", "argumentz", "_Meta", "name\0", "x", ""]
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> bytes:
+    """Calls with members in any order, some missing, some twice, some misspelt."""
+    parts: dict[str, st.SearchStrategy[Any]] = {
+        "name": st.sampled_from([*NAMES, 7, None]),
+        "arguments": st.just({"a": 1}) | SAMPLES,
+        "_meta": st.just({}) | st.just({"k": 1}) | SAMPLES,
+    }
+    usual = st.sampled_from([["name", "arguments"], ["name", "arguments", "_meta"]])
+    strange = st.lists(st.sampled_from([*parts, *STRANGERS]), max_size=4)
+    names = draw(usual | strange)
+    chance = Random(draw(st.integers(0, 2**32)))
+    inner = [(name, draw(parts.get(name, SAMPLES))) for name in names]
+    params = written(inner, draw(st.sampled_from(["compact", "compact", *STYLES])), chance).raw
+    id = json.dumps(draw(st.sampled_from(IDS))).encode()
+    form = draw(
+        st.sampled_from(
+            [
+                b'{"jsonrpc":"2.0","id":%(id)b,"method":"tools/call","params":%(params)b}',
+                b'{"method":"tools/call","params":%(params)b,"jsonrpc":"2.0","id":%(id)b}',
+                b'{"jsonrpc":"2.0","id":%(id)b,"method":"tools/call","params":%(params)b,"x":1}',
+                b'{"jsonrpc":"2.0","id":%(id)b,"method":"tools/call","params":%(params)b ',
+                b'{"method":"tools/call","params":%(params)b,"params":{},"jsonrpc":"2.0","id":1}',
+                b' {"jsonrpc":"2.0","id":%(id)b,"method":"tools/call","params":%(params)b}',
+                b'{"jsonrpc":"2.0","id":%(id)b,"method":"tools/list","params":%(params)b}',
+            ]
+        )
+    )
+    return bytes(form % {b"id": id, b"params": params})
+
+
+@given(calls())
+@settings(max_examples=500)
+@example(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","NAME":"evl"}}')
+@example(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"abc","name":"evl"}}')
+@example(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","argument":1}}')
+@example(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"NAME":12,"arguments":{}}}')
+@example(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{}}]')
+@example(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{}}}}')
+@example(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{}},1')
+@example(
+    b'{"jsonrpc":"2.0","id":"\\ud800","method":"tools/call","params":{"name":"a","arguments":1}}'
+)
+@example(b'{"jsonrpc":"2.0","id":01,"method":"tools/call","params":{"name":"a","arguments":1}}')
+@example(b'{"jsonrpc":"2.0","id":-0,"method":"tools/call","params":{"name":"a","arguments":1}}')
+@example(b'{"method":"tools/call","params":{"name":"a","arguments":{}},"jsonrpc":"2.0","id":1}\n')
+@example(b'{"method":"tools/call","params":{"name":"a","arguments":{}},"jsonrpc":"2.0","id":1}')
+def test_a_call_that_looks_plain_is_read_like_any_other(raw: bytes) -> None:
+    plain = read_plain_call(raw)
+    if plain is None:
+        return
+
+    frame = decode(raw)
+    assert isinstance(frame, Request)
+    assert (frame.id, frame.method, frame.params) == (plain.id, "tools/call", plain.params)
+    params = {name: bytes(value) for name, value in distinct(plain.params).items()}
+    assert params.keys() <= {"name", "arguments", "_meta"}
+    assert json.loads(params["name"]) == plain.name
+    assert params.get("_meta", b"") == plain.about
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"b":1}}}',
+        b'{"method":"tools/call","params":{"name":"a","arguments":{"b":1}},"jsonrpc":"2.0","id":1}',
+    ],
+)
+def test_the_calls_of_official_clients_are_plain(raw: bytes) -> None:
+    plain = read_plain_call(raw)
+
+    assert plain is not None
+    assert (plain.id, plain.name, plain.about) == (b"1", "a", b"")
+    assert plain.params == b'{"name":"a","arguments":{"b":1}}'
+
+
+def test_a_plain_call_may_say_something_of_itself() -> None:
+    raw = (
+        b'{"jsonrpc":"2.0","id":"x","method":"tools/call",'
+        b'"params":{"name":"a","arguments":{},"_meta":{"k":1}}}'
+    )
+
+    plain = read_plain_call(raw)
+
+    assert plain is not None
+    assert plain.about == b'{"k":1}'
+
+
+def test_what_is_refused_by_its_size_or_its_depth_is_not_plain() -> None:
+    call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":%b}}'
+
+    for arguments in (b"[" * 200 + b"]" * 200, b"1" * 2000, b'"\xff"'):
+        assert read_plain_call(call % arguments) is None
