@@ -60,3 +60,17 @@ def test_a_hint_lists_what_is_valid_when_nothing_is_near() -> None:
 def test_a_name_is_shown_on_one_line_and_cut() -> None:
     assert shown("a\nb") == "'a\\nb'"
     assert len(shown("x" * 1_000_000)) < 100
+
+
+def test_a_warning_is_no_fault() -> None:
+    faults = Faults()
+    faults.warn(fault(line=2))
+    faults.raise_any()
+    assert faults.warnings == (fault(line=2),)
+
+
+def test_warnings_stop_where_nobody_reads_on() -> None:
+    faults = Faults()
+    for line in range(FAULTS_MAX + 5):
+        faults.warn(fault(line=line))
+    assert len(faults.warnings) == FAULTS_MAX

@@ -25,6 +25,48 @@ def refusal(folder: Path, text: str) -> str:
 def test_without_a_section_the_gateway_listens_on_loopback(tmp_path: Path) -> None:
     gateway = loaded(tmp_path, "").gateway
     assert (gateway.listen, gateway.list_seconds) == ("127.0.0.1:8640", 2.0)
+    assert (gateway.tokens, gateway.allowed_hosts, gateway.allowed_origins) == ((), (), ())
+    assert (gateway.session_idle_seconds, gateway.sessions_max) == (1800.0, 10_000)
+
+
+def test_the_gateway_says_everything(tmp_path: Path) -> None:
+    gateway = loaded(
+        tmp_path,
+        """
+        [gateway]
+        listen = "[::1]:9000"
+        listSeconds = 0
+        allowedHosts = ["Gateway.Example.com", "2001:DB8:0::5", "gateway.example.com"]
+        allowedOrigins = ["https://app.example.com", "vscode-webview://0f3k2"]
+        sessionIdleSeconds = 1.5
+        sessionsMax = 1
+        """,
+    ).gateway
+    assert (gateway.listen, gateway.list_seconds) == ("[::1]:9000", 0.0)
+    assert gateway.allowed_hosts == ("gateway.example.com", "[2001:db8::5]")
+    assert gateway.allowed_origins == ("https://app.example.com", "vscode-webview://0f3k2")
+    assert (gateway.session_idle_seconds, gateway.sessions_max) == (1.5, 1)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["*", "*.example.com", "", "a.example:443", "https://a.example", "a/b", "u@a", "fe80::1%0"],
+)
+def test_a_host_that_is_none_cannot_be_allowed(tmp_path: Path, host: str) -> None:
+    assert refusal(tmp_path, f'[gateway]\nallowedHosts = ["ok.example", "{host}"]') == (
+        "6:31: gateway.allowedHosts[1] must be the name of a host "
+        "(such as gateway.example.com, without scheme and port; name each one)"
+    )
+
+
+@pytest.mark.parametrize(
+    "origin", ["*", "null", "", "a.example", "https://a.example/", "https://*.example", "https://"]
+)
+def test_an_origin_that_is_none_cannot_be_allowed(tmp_path: Path, origin: str) -> None:
+    assert refusal(tmp_path, f'[gateway]\nallowedOrigins = ["{origin}"]') == (
+        "6:19: gateway.allowedOrigins[0] must be the origin of a web page "
+        "(such as https://app.example.com, without a path; name each one)"
+    )
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:80", "localhost:0", "[::1]:8640", "a-b.example:65535"])
@@ -125,6 +167,34 @@ def test_an_allow_list_may_be_empty(tmp_path: Path) -> None:
         (
             "[gateway]\nlistSeconds = 61",
             "6:15: gateway.listSeconds must be between 0 and 60 seconds",
+        ),
+        ("[gateway]\ntoken = {}", "6:1: unknown key 'token' (did you mean tokens?)"),
+        (
+            '[gateway]\nallowed_hosts = ["a"]',
+            "6:1: unknown key 'allowed_hosts' (did you mean allowedHosts?)",
+        ),
+        (
+            '[gateway]\nallowedHosts = "a"',
+            "6:16: gateway.allowedHosts must be an array of strings, not a string "
+            '(such as ["one", "two"])',
+        ),
+        (
+            "[gateway]\nallowedOrigins = [1]",
+            "6:19: gateway.allowedOrigins[0] must be a string, not a number (put it in quotes)",
+        ),
+        (
+            '[gateway]\nallowedOrigins = "https://a.example"',
+            "6:18: gateway.allowedOrigins must be an array of strings, not a string "
+            '(such as ["one", "two"])',
+        ),
+        (
+            "[gateway]\nsessionIdleSeconds = 0",
+            "6:22: gateway.sessionIdleSeconds must be between 1 and 604,800 seconds",
+        ),
+        ("[gateway]\nsessionsMax = 0", "6:15: gateway.sessionsMax must be between 1 and 1,000,000"),
+        (
+            "[gateway]\nsessionsMax = 1.5",
+            "6:15: gateway.sessionsMax must be a whole number, not a decimal number",
         ),
     ],
 )

@@ -308,3 +308,52 @@ def test_an_env_file_cannot_smuggle_what_decides_code(tmp_path: Path) -> None:
 def test_arguments_reach_the_server_as_they_are_written(tmp_path: Path) -> None:
     found = server(tmp_path, """command = "x"\nargs = ["; rm -rf /", "$(id)", "a b", "`x`", "*"]""")
     assert found.args == ("; rm -rf /", "$(id)", "a b", "`x`", "*")
+
+
+@pytest.mark.parametrize(
+    ("written", "proxy"),
+    [
+        ("none", "none"),
+        ("env", "env"),
+        ("http://proxy.example:3128", "http://proxy.example:3128"),
+        ("http://[::1]:3128/", "http://[::1]:3128/"),
+        ("http://${env:WORD}:3128", "http://htps:3128"),
+    ],
+)
+def test_a_server_may_be_behind_a_proxy(tmp_path: Path, written: str, proxy: str) -> None:
+    found = server(tmp_path, f'url = "https://a.example"\nproxy = "{written}"')
+    assert found.proxy == proxy
+    assert found.unresolved == ()
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "None",
+        "proxy:3128",
+        "https://p.example:1",
+        "socks5://p:1",
+        "http://u:hunter2@p:1",
+        "http://p/x",
+    ],
+)
+def test_what_is_no_proxy_is_refused(tmp_path: Path, written: str) -> None:
+    assert refusals(tmp_path, f'url = "https://a.example"\nproxy = "{written}"') == [
+        '3:9: mcpServers.x.proxy must be "none", "env" or "http://host:port"'
+    ]
+
+
+def test_a_proxy_from_the_environment_that_is_none_keeps_the_server_from_starting(
+    tmp_path: Path,
+) -> None:
+    found = server(tmp_path, 'url = "https://a.example"\nproxy = "${env:TOKEN}"')
+    assert found.unresolved == ('proxy must be "none", "env" or "http://host:port"',)
+    assert SECRET not in repr(found)
+    missing = server(tmp_path, 'url = "https://a.example"\nproxy = "${env:NONE}"')
+    assert missing.unresolved == ("proxy needs the environment variable NONE, which is not set",)
+
+
+def test_a_command_has_no_proxy(tmp_path: Path) -> None:
+    assert refusals(tmp_path, 'command = "x"\nproxy = "env"') == [
+        "3:1: proxy needs a url, and this server has a command (remove proxy)"
+    ]

@@ -3,6 +3,7 @@
 Two syntaxes, TOML and JSON with comments, and the files of MCP clients as they are.
 """
 
+from anyport.config.address import exposure
 from anyport.config.faults import ConfigError, Fault
 from anyport.config.load import demo_config, find, load
 from anyport.config.schema import (
@@ -12,6 +13,7 @@ from anyport.config.schema import (
     GatewayConfig,
     ProfileConfig,
     ServerConfig,
+    Token,
     UnknownProfile,
 )
 
@@ -24,8 +26,10 @@ __all__ = [
     "GatewayConfig",
     "ProfileConfig",
     "ServerConfig",
+    "Token",
     "UnknownProfile",
     "demo_config",
+    "exposure",
     "find",
     "load",
 ]

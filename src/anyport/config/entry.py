@@ -25,6 +25,7 @@ KEYS: Final = (
     "cwd",
     "url",
     "headers",
+    "proxy",
     "transport",
     "protocol",
     "timeout",
@@ -216,7 +217,7 @@ class _Reader:
                 draft.unresolved.append("comes from an editor's extension, which only it starts")
         elif self._ours:
             self._refuse_idle("url", {"args", "env", "envFile", "cwd", "permitEnv"}, "a command")
-            self._refuse_idle("command", {"headers"}, "a url")
+            self._refuse_idle("command", {"headers", "proxy"}, "a url")
 
     def _refuse_idle(self, given: str, idle: set[str], wanted: str) -> None:
         if given in self.draft.keys:

@@ -46,16 +46,26 @@ class ConfigError(Exception):
 
 
 class Faults:
-    """Collects faults so that one run shows all of them."""
+    """Collects faults so that one run shows all of them, and what is merely unwise."""
 
-    __slots__ = ("_found",)
+    __slots__ = ("_found", "_warnings")
 
     def __init__(self) -> None:
         self._found: list[Fault] = []
+        self._warnings: list[Fault] = []
 
     def add(self, fault: Fault) -> None:
         if not self.full:
             self._found.append(fault)
+
+    def warn(self, warning: Fault) -> None:
+        """Note what can be used as it is, but should not stay so."""
+        if len(self._warnings) < FAULTS_MAX:
+            self._warnings.append(warning)
+
+    @property
+    def warnings(self) -> tuple[Fault, ...]:
+        return tuple(self._warnings)
 
     @property
     def full(self) -> bool:

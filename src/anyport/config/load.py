@@ -166,12 +166,14 @@ def _built(
     profiles = {
         slug: sections.profile(slug, keys, known, faults) for slug, keys in layers.profiles.items()
     }
+    gateway = sections.gateway(layers.gateway, environ, faults)
     return Config(
-        gateway=sections.gateway(layers.gateway, faults),
+        gateway=gateway,
         servers=MappingProxyType(servers),
         profiles=MappingProxyType(profiles or _default_profile(tuple(servers))),
         sources=sources,
         renamed=MappingProxyType(renamed),
+        warnings=faults.warnings,
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
+from anyport.config.faults import Fault
 from anyport.protocol import revision
 
 REVISIONS: Final = (*revision.ALIASES, *revision.REVISIONS)
@@ -25,6 +26,12 @@ DEFAULT_PROFILE: Final = "default"
 
 MESSAGE_BYTES_DEFAULT: Final = 16 * 1024 * 1024
 """Large enough for a screenshot or a long file, small enough to hold a few at once."""
+
+SESSION_IDLE_SECONDS_DEFAULT: Final = 1800.0
+"""A client that was silent for half an hour opens a new session without anybody noticing."""
+
+SESSIONS_DEFAULT: Final = 10_000
+"""Far more than one gateway has clients; a flood of sessions stops here."""
 
 MASK: Final = "***"
 
@@ -48,12 +55,28 @@ class UnknownProfile(LookupError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """What one client, or one kind of client, proves itself with."""
+
+    name: str
+    """Whom events and sessions name; never a secret."""
+    digest: bytes = field(repr=False)
+    """SHA-256 of the token; the token itself is kept nowhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig:
     """The gateway itself."""
 
     listen: str = "127.0.0.1:8640"
     list_seconds: float = 2.0
     """How long a list waits for servers that are still starting."""
+    tokens: tuple[Token, ...] = ()
+    """Without any, everybody who reaches the gateway is the local user."""
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    session_idle_seconds: float = SESSION_IDLE_SECONDS_DEFAULT
+    sessions_max: int = SESSIONS_DEFAULT
 
     @property
     def host(self) -> str:
@@ -77,6 +100,8 @@ class ServerConfig:
     cwd: str | None = None
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=_nothing)
+    proxy: str = "none"
+    """`none`, `env` for what the environment names, or the proxy's URL."""
     transport: Transport = "auto"
     protocol: str = "auto"
     """`auto`, `modern`, `legacy`, or one of REVISIONS."""
@@ -100,6 +125,7 @@ class ServerConfig:
             "cwd": self._masked(self.cwd),
             "url": self._masked(self.url),
             "headers": dict.fromkeys(self.headers, MASK),
+            "proxy": self._masked(self.proxy),
             "transport": self.transport,
             "protocol": self.protocol,
             "timeout_seconds": self.timeout_seconds,
@@ -145,6 +171,8 @@ class Config:
     sources: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=_nothing)
     """The name in the file to the slug, for those names that are no slugs themselves."""
+    warnings: tuple[Fault, ...] = ()
+    """What can be used as it is, but should not stay so."""
 
     def profile(self, name: str | None = None) -> ProfileConfig:
         """The profile of that name; unnamed, the default one or the only one.

@@ -2,39 +2,58 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Final, cast, get_args
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, cast, get_args
 
 from anyport.config import expect
+from anyport.config.address import host_key, read_authority, read_origin
 from anyport.config.document import Spot
 from anyport.config.faults import Faults, shown, suggestion
 from anyport.config.schema import ErrorStyle, GatewayConfig, Prefix, ProfileConfig, Separator
 from anyport.config.slug import is_slug, slugify
+from anyport.config.tokens import read_tokens
 
-GATEWAY_KEYS: Final = ("listen", "listSeconds")
+GATEWAY_KEYS: Final = (
+    "listen",
+    "listSeconds",
+    "tokens",
+    "allowedHosts",
+    "allowedOrigins",
+    "sessionIdleSeconds",
+    "sessionsMax",
+)
 PROFILE_KEYS: Final = ("servers", "prefix", "separator", "gatewayTools", "errors", "tools")
 TOOLS_KEYS: Final = ("allow", "deny")
 
 LIST_SECONDS_MAX: Final = 60.0
 """Clients give up on a list after a minute at the latest."""
 
-_LISTEN: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})", re.ASCII)
-_PORT_MAX: Final = 65535
+SESSION_IDLE_SECONDS_MIN: Final = 1.0
+SESSION_IDLE_SECONDS_MAX: Final = 7 * 24 * 3600.0
+"""A session that nobody used for a week is forgotten by its client, too."""
+
+SESSIONS_MAX: Final = 1_000_000
+"""What `sessionsMax` can be at most: a gateway runs out of memory before it runs out of these."""
 
 
-def gateway(keys: Mapping[str, Spot], faults: Faults) -> GatewayConfig:
-    defaults = GatewayConfig()
-    listen: str | None = None
-    list_seconds: float | None = None
-    if "listen" in keys:
-        listen = _listen(keys["listen"], faults)
-    if "listSeconds" in keys:
-        list_seconds = expect.number(keys["listSeconds"], faults, low=0, high=LIST_SECONDS_MAX)
-    return GatewayConfig(
-        listen=defaults.listen if listen is None else listen,
-        list_seconds=defaults.list_seconds if list_seconds is None else list_seconds,
-    )
+def gateway(keys: Mapping[str, Spot], environ: Mapping[str, str], faults: Faults) -> GatewayConfig:
+    """The gateway's section; worthless when it added to the faults."""
+    readers: Mapping[str, tuple[str, Callable[[Spot, Faults], Any]]] = {
+        "listen": ("listen", _listen),
+        "listSeconds": ("list_seconds", _LIST_SECONDS),
+        "tokens": ("tokens", lambda spot, faults: read_tokens(spot, environ, faults)),
+        "allowedHosts": ("allowed_hosts", _hosts),
+        "allowedOrigins": ("allowed_origins", _origins),
+        "sessionIdleSeconds": ("session_idle_seconds", _IDLE_SECONDS),
+        "sessionsMax": ("sessions_max", _SESSIONS),
+    }
+    found = {
+        field: read(keys[key], faults) for key, (field, read) in readers.items() if key in keys
+    }
+    said = {field: value for field, value in found.items() if value is not None}
+    return replace(GatewayConfig(), **said)
 
 
 def check_profile_name(name: str, spot: Spot, faults: Faults) -> bool:
@@ -106,9 +125,38 @@ def _listen(spot: Spot, faults: Faults) -> str | None:
     listen = expect.text(spot, faults)
     if listen is None:
         return None
-    found = _LISTEN.fullmatch(listen)
-    if not found or int(found[2]) > _PORT_MAX:
+    found = read_authority(listen)
+    if found is None or found.port is None:
         hint = "such as 127.0.0.1:8640 or [::1]:8640"
         faults.add(spot.fault(f"{spot.name} must be host:port", hint))
         return None
     return listen
+
+
+def _hosts(spot: Spot, faults: Faults) -> tuple[str, ...] | None:
+    """Host names and addresses, each in the form in which they are compared."""
+    hosts = expect.texts(spot, faults)
+    if hosts is None:
+        return None
+    keys = [host_key(host) for host in hosts]
+    for element in spot.elements():
+        if isinstance(element.value, str) and host_key(element.value) is None:
+            hint = "such as gateway.example.com, without scheme and port; name each one"
+            faults.add(element.fault(f"{element.name} must be the name of a host", hint))
+    return tuple(dict.fromkeys(key for key in keys if key is not None))
+
+
+def _origins(spot: Spot, faults: Faults) -> tuple[str, ...] | None:
+    origins = expect.texts(spot, faults)
+    for element in spot.elements() if origins is not None else ():
+        if isinstance(element.value, str) and read_origin(element.value) is None:
+            hint = "such as https://app.example.com, without a path; name each one"
+            faults.add(element.fault(f"{element.name} must be the origin of a web page", hint))
+    return origins
+
+
+_LIST_SECONDS: Final = partial(expect.number, low=0, high=LIST_SECONDS_MAX)
+_IDLE_SECONDS: Final = partial(
+    expect.number, low=SESSION_IDLE_SECONDS_MIN, high=SESSION_IDLE_SECONDS_MAX
+)
+_SESSIONS: Final = partial(expect.whole, low=1, high=SESSIONS_MAX)

@@ -15,6 +15,7 @@ from typing import Final, TypeVar, cast, get_args
 from urllib.parse import urlsplit
 
 from anyport.config import environment, expect
+from anyport.config.address import read_origin
 from anyport.config.document import Spot
 from anyport.config.entry import Draft
 from anyport.config.faults import Faults, shown
@@ -36,6 +37,9 @@ MESSAGE_BYTES_MIN: Final = 64 * 1024
 """Below this the first list of tools would not fit."""
 MESSAGE_BYTES_MAX: Final = 256 * 1024 * 1024
 """One message of this size is a heavy load on memory already."""
+
+PROXIES: Final = ("none", "env")
+"""What `proxy` can be besides the URL of one; the first is the default."""
 
 PROTOCOLS: Final = ("auto", "modern", "legacy", *REVISIONS)
 
@@ -86,6 +90,7 @@ class _Builder:
             cwd=cwd,
             url=url,
             headers=MappingProxyType(headers),
+            proxy=self._proxy(),
             transport=self._transport(),
             protocol=self._read("protocol", _PROTOCOL, "auto"),
             timeout_seconds=self._read("timeout", _TIMEOUT, TIMEOUT_SECONDS_DEFAULT),
@@ -208,6 +213,19 @@ class _Builder:
             # "Bearer x": x alone is the secret, and may turn up without the word before it.
             self._secrets.update({value, value.rpartition(" ")[2]} - {""})
         return headers
+
+    def _proxy(self) -> str:
+        if "proxy" not in self._keys:
+            return PROXIES[0]
+        spot = self._keys["proxy"]
+        proxy = self._filled(spot, "proxy")
+        if proxy is None or proxy in PROXIES:
+            return proxy or PROXIES[0]
+        origin = read_origin(proxy.removesuffix("/"))
+        if origin is None or origin.scheme != "http":
+            valid = ", ".join(f'"{option}"' for option in PROXIES)
+            self._object(spot, "proxy", f'must be {valid} or "http://host:port"')
+        return proxy
 
     def _transport(self) -> Transport:
         stdio = "command" in self._keys
