@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from io import FileIO
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -61,6 +61,21 @@ _NO_FILE: Final = ""
 """SQLite keeps a database of this name in a temporary file of its own, for this process alone."""
 
 _T = TypeVar("_T")
+
+
+Position: TypeAlias = tuple[float, str, int]
+"""Where an event stands in the order of time: its moment, its month, its place in the file."""
+
+
+class Question(TypedDict, total=False):
+    """What events are asked for; what is not said, or None, does not matter."""
+
+    trace_id: str | None
+    event_type: EventType | str | None
+    status: Status | str | None
+    server: str | None
+    since: float | None
+    limit: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,36 +126,30 @@ class Index:
         """Lines of the journal that are no events, such as what a crash left of one."""
         return int(self._rows("SELECT coalesce(sum(broken), 0) FROM files")[0][0])
 
-    def query(
-        self,
-        *,
-        trace_id: str | None = None,
-        event_type: EventType | str | None = None,
-        status: Status | str | None = None,
-        server: str | None = None,
-        since: float | None = None,
-        limit: int = 100,
-    ) -> list[bytes]:
+    def query(self, **question: Unpack[Question]) -> list[bytes]:
         """The newest events that match, as lines of JSON, oldest first."""
-        asked = {
-            "trace_id": trace_id and _stored_id(trace_id),
-            "event_type": event_type,
-            "status": status,
-            "server": server,
-        }
-        wanted = {column: value for column, value in asked.items() if value is not None}
-        conditions = [f"{column} = :{column}" for column in wanted] + ["at >= :since"]
+        return [line for _, line in self.page(None, **question)]
+
+    def page(
+        self, before: Position | None, **question: Unpack[Question]
+    ) -> list[tuple[Position, bytes]]:
+        """The same with the place of each; of those before a place, where one is given."""
+        since, limit = question.pop("since", None), question.pop("limit", 100)
+        wanted = {column: value for column, value in question.items() if value is not None}
+        if "trace_id" in wanted:
+            wanted["trace_id"] = _stored_id(str(wanted["trace_id"]))
+        at, month, start = before or (float("inf"), "", 0)
         rows = self._rows(
-            "SELECT line FROM (SELECT at, month, start, line FROM events WHERE "
-            + " AND ".join(conditions)
-            + " ORDER BY at DESC, month DESC, start DESC LIMIT :limit) ORDER BY at, month, start",
+            "SELECT * FROM (SELECT at, month, start, line FROM events WHERE "
+            + "".join(f"{column} = :{column} AND " for column in wanted)
+            + "at >= :since AND (at, month, start) < (:at, :month, :start)"
+            " ORDER BY at DESC, month DESC, start DESC LIMIT :limit) ORDER BY at, month, start",
             wanted
-            | {
-                "since": float("-inf") if since is None else since,
-                "limit": max(1, min(limit, QUERY_EVENTS_MAX)),
-            },
+            | {"since": float("-inf") if since is None else since}
+            | {"limit": max(1, min(limit, QUERY_EVENTS_MAX))}
+            | {"at": at, "month": month, "start": start},
         )
-        return [line for (line,) in rows]
+        return [((at, month, start), line) for at, month, start, line in rows]
 
     def trace(self, trace_id: str) -> list[bytes]:
         """All events of one trace, oldest first."""
