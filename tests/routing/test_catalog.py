@@ -151,6 +151,21 @@ def test_what_one_server_says_of_its_list_is_not_said_of_a_merged_one() -> None:
     assert lone.extras(Kind.TOOLS) == b"{}"
 
 
+def test_what_is_made_from_a_template_of_two_servers_is_public_under_the_name_of_its_own() -> None:
+    both = {Kind.TEMPLATES: listing(Kind.TEMPLATES, ["x:/{id}"])}
+    listed = {**both, Kind.RESOURCES: listing(Kind.RESOURCES, ["x:/alone"])}
+    made = catalog(("a", listed), ("b", both))
+
+    assert made.public_uri("a", "x:/1") == "a+x:/1"
+    assert made.public_uri("b", "x:/1") == "b+x:/1"
+    assert made.public_uri("b", "y:/1") == "y:/1"
+    # A alone lists it, so it stays as it is; to B it is one among those of its template.
+    assert made.public_uri("a", "x:/alone") == "x:/alone"
+    assert made.public_uri("b", "x:/alone") == "b+x:/alone"
+    for slug in ("a", "b"):
+        assert made.owner(made.public_uri(slug, "x:/1")) == (slug, "x:/1")
+
+
 def test_a_profile_whose_servers_have_not_told_yet_is_empty() -> None:
     made = catalog(prefix="never", slugs=("a",))
 
@@ -163,7 +178,24 @@ def test_legacy_clients_see_odd_schemas_mended_unless_the_server_is_shown_as_it_
     made = catalog(("a", {Kind.TOOLS: odd}))
     alone = catalog(("a", {Kind.TOOLS: odd}), prefix="never")
 
+    def raws(shown: Catalog, era: Era) -> list[bytes]:
+        return [entry.raw for entry in shown.entries_for(Kind.TOOLS, era, askable=False)]
+
     mended = b'{"name":"a__x","inputSchema":{"type":"object"}}'
-    assert [e.raw for e in made.entries_for(Kind.TOOLS, Era.LEGACY)] == [mended]
-    assert [e.raw for e in made.entries_for(Kind.TOOLS, Era.MODERN)] == [b'{"name":"a__x"}']
-    assert [e.raw for e in alone.entries_for(Kind.TOOLS, Era.LEGACY)] == [b'{"name":"x"}']
+    assert raws(made, Era.LEGACY) == [mended]
+    assert raws(made, Era.MODERN) == [b'{"name":"a__x"}']
+    assert raws(alone, Era.LEGACY) == [b'{"name":"x"}']
+
+
+@pytest.mark.parametrize("era", list(Era))
+def test_what_asks_its_client_is_shown_to_those_who_can_be_asked(era: Era) -> None:
+    offers = (Offer("x", b'{"name":"x"}', asks=True), Offer("y", b'{"name":"y"}'))
+    made = catalog(("a", {Kind.TOOLS: Listing(offers=offers)}))
+
+    def shown(*, askable: bool) -> list[str]:
+        return [entry.public for entry in made.entries_for(Kind.TOOLS, era, askable=askable)]
+
+    assert shown(askable=True) == ["a__x", "a__y"]
+    assert shown(askable=False) == ["a__y"]
+    # Whoever knows the name may try: the server says what it thinks of it.
+    assert made.named(Kind.TOOLS, "a__x") is not None

@@ -7,7 +7,15 @@ import pytest
 
 from anyport.protocol.method import Kind
 from anyport.routing import offers
-from anyport.routing.offers import IDENTITY, Gathering, Page, read_page
+from anyport.routing.offers import (
+    IDENTITY,
+    Gathering,
+    Listing,
+    Offer,
+    Page,
+    read_page,
+    widened,
+)
 
 
 def read(result: Any, kind: Kind = Kind.TOOLS) -> Page:
@@ -145,3 +153,65 @@ def test_an_empty_gathering_is_an_empty_list() -> None:
     listing = Gathering(Kind.TOOLS).listing()
 
     assert (listing.offers, listing.extras, listing.warning) == ((), b"{}", None)
+
+
+ANNOTATED = {"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+MISTAKEN = {"properties": {"region": {"type": "number", "x-mcp-header": "Region"}}}
+
+
+def test_a_tool_knows_which_of_its_arguments_become_header_fields() -> None:
+    (plain, annotated) = read(
+        {"tools": [{"name": "a"}, {"name": "b", "inputSchema": ANNOTATED}]}
+    ).offers
+
+    assert plain.annotations == {}
+    assert annotated.annotations == {"Region": ("region",)}
+
+
+def test_an_invalid_annotation_costs_one_tool_over_http_and_is_told() -> None:
+    tools = [{"name": "a"}, {"name": "b", "inputSchema": MISTAKEN}, {"name": "c"}]
+    raw = json.dumps({"tools": tools}).encode()
+    page = read_page(Kind.TOOLS, raw, over_http=True)
+    assert page is not None
+
+    gathering = Gathering(Kind.TOOLS)
+    gathering.add(page)
+    listing = gathering.listing()
+
+    assert [offer.native for offer in listing.offers] == ["a", "c"]
+    assert listing.warning is not None
+    assert listing.warning.startswith("1 of its tools cannot be used: the tool 'b' has an invalid")
+
+
+def test_an_invalid_annotation_costs_nothing_where_there_are_no_headers() -> None:
+    page = read({"tools": [{"name": "b", "inputSchema": MISTAKEN}]})
+
+    assert [(offer.native, offer.annotations) for offer in page.offers] == [("b", {})]
+    assert page.dropped == 0
+
+
+def test_a_list_takes_in_what_only_some_see_where_they_see_it() -> None:
+    everyones = Listing(offers=(Offer("a", b"new"), Offer("c", b"new")), extras=b'{"x":1}')
+    wider = [Offer("a", b"old"), Offer("b", b"own", asks=True), Offer("c", b"old")]
+
+    found = widened(everyones, wider)
+
+    assert [(offer.native, offer.raw, offer.asks) for offer in found.offers] == [
+        ("a", b"new", False),
+        ("b", b"own", True),
+        ("c", b"new", False),
+    ]
+    assert found.extras == b'{"x":1}'
+
+
+def test_what_nobody_is_shown_any_more_leaves_a_wider_list_too() -> None:
+    everyones = Listing(offers=(Offer("new", b"new"),))
+    wider = [Offer("gone", b"old"), Offer("b", b"own", asks=True)]
+
+    assert [offer.native for offer in widened(everyones, wider).offers] == ["b", "new"]
+
+
+def test_what_everyone_is_shown_by_now_asks_nobody() -> None:
+    [offer] = widened(Listing(offers=(Offer("b", b"b"),)), [Offer("b", b"b", asks=True)]).offers
+
+    assert not offer.asks

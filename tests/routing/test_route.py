@@ -9,6 +9,7 @@ from anyport.protocol.method import METHODS
 from anyport.protocol.revision import REVISIONS
 from anyport.routing.catalog import Catalog
 from anyport.routing.route import Local, Route, Unroutable, owner_of_uri, resolve
+from anyport.wire import members
 from tests.routing.fakes import LOCAL_TOOLS, catalog, server
 
 TWO = catalog(
@@ -21,7 +22,7 @@ TRANSPARENT = catalog(server("a", tools=["x"]), prefix="never")
 
 def route(method: str, params: Any, where: Catalog = TWO) -> Route | Local | Unroutable:
     raw = params if isinstance(params, bytes) else json.dumps(params).encode()
-    return resolve(METHODS[method], raw, where)
+    return resolve(METHODS[method], raw, members.members(raw), where)
 
 
 def refusal(method: str, params: Any, where: Catalog = TWO) -> Unroutable:

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from anyport.protocol.back import back_for
 from anyport.protocol.revision import NEWEST_LEGACY, NEWEST_MODERN, Revision
-from anyport.upstream.connection import Connection, Hearer, Peer
+from anyport.upstream.connection import Call, Connection, Hearer, Peer
 from anyport.upstream.process import Child, Command, Exit, SpawnFailed, Warden
 from anyport.wire import codec
 from anyport.wire.frame import Notification, Request
@@ -31,9 +31,15 @@ class FakeChannel:
     def __init__(self) -> None:
         self.full = False
         self.sent: list[Message] = []
+        self.calls: list[Call] = []
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: bytes, call: Call | None) -> None:
         self.sent.append(json.loads(frame))
+        if call is not None:
+            self.calls.append(call)
+
+    def cancel(self, call: Call) -> bool:
+        return False
 
 
 class Ear:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anyport.upstream import handshake
-from anyport.upstream.connection import Connection, Peer
+from anyport.upstream.connection import Call, Connection, Peer
 from anyport.upstream.handshake import Died, HandshakeFailed, Introduction, ask, shake_hands
 from anyport.wire import codec
 from tests.upstream.fakes import (
@@ -34,8 +34,8 @@ class Answering(FakeChannel):
         self.script = script
         self.connection = Connection(self, Ear().hearer(), codec.OUTBOUND)
 
-    def send(self, frame: bytes) -> None:
-        super().send(frame)
+    def send(self, frame: bytes, call: Call | None) -> None:
+        super().send(frame, call)
         for answer in self.script(self.sent[-1]):
             raw = json.dumps({"jsonrpc": "2.0", **answer}).encode()
             asyncio.get_running_loop().call_soon(self.connection.receive, raw)

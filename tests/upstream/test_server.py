@@ -1,7 +1,5 @@
 """A configured server: its connections, its lists, and what its owner hears of it."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -10,101 +8,10 @@ import pytest
 from anyport.config.schema import ServerConfig
 from anyport.protocol.method import Kind
 from anyport.upstream.connection import Connection
-from anyport.upstream.server import (
-    RELIST_SECONDS_MIN,
-    SHARED,
-    LeaseKey,
-    Server,
-    Setting,
-)
-from anyport.upstream.tender import State, Surroundings
-from anyport.wire.frame import Notification, Request
-from tests.upstream.fakes import FakeWarden, Script, legacy, modern, offers, run, silent, until
-
-CONFIG = ServerConfig(slug="s", name="s", command="server", timeout_seconds=5.0)
-MINE = LeaseKey(owner="mine", capabilities=b'{"roots":{}}')
-
-
-class Scene:
-    """A server of the configuration on fakes."""
-
-    def __init__(self, *scripts: Script | str, config: ServerConfig = CONFIG) -> None:
-        self.warden = FakeWarden(*scripts)
-        self.now = 100.0
-        self.later: list[tuple[float, Callable[[], None]]] = []
-        self.story: list[tuple[str, object]] = []
-        self.server = Server(config, self._setting(), _Recorder(self.story))
-
-    def count(self, what: str) -> int:
-        return sum(kind == what for kind, _ in self.story)
-
-    async def listed(self, times: int = 1) -> None:
-        await until(lambda: self.count("listed") >= times)
-
-    @property
-    def tools(self) -> list[str]:
-        return [offer.native for offer in self.server.listings[Kind.TOOLS].offers]
-
-    def _setting(self) -> Setting:
-        return Setting(
-            surroundings=lambda config: Surroundings(
-                warden=self.warden.warden,
-                environ={},
-                redact=str,
-                clock=lambda: self.now,
-                chance=lambda: 0.0,
-            ),
-            spawn=self._spawn,
-            later=lambda seconds, act: self.later.append((seconds, act)),
-            client_info=b"{}",
-            clock=lambda: self.now,
-        )
-
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        task.add_done_callback(lambda done: done.result())
-
-
-class _Recorder:
-    """An owner that writes everything down."""
-
-    def __init__(self, story: list[tuple[str, object]]) -> None:
-        self._story = story
-
-    def listed(self, server: Server, changed: frozenset[Kind]) -> None:
-        self._story.append(("listed", changed))
-
-    def started(self, server: Server, key: LeaseKey) -> None:
-        self._story.append(("started", key))
-
-    def failed(self, server: Server, reason: str) -> None:
-        self._story.append(("failed", reason))
-
-    def stopped(self, server: Server) -> None:
-        self._story.append(("stopped", server.slug))
-
-    def asked(self, server: Server, key: LeaseKey, line: Connection, request: Request) -> None:
-        self._story.append(("asked", (key, request.method)))
-
-    def told(
-        self, server: Server, key: LeaseKey, line: Connection, notification: Notification
-    ) -> None:
-        self._story.append(("told", (key, notification.method)))
-
-    def lost(self, server: Server, line: Connection) -> None:
-        self._story.append(("lost", line))
-
-    def wrote(self, server: Server, lines: list[str]) -> None:
-        self._story.append(("wrote", lines))
-
-
-def play(scene: Callable[[], Coroutine[Any, Any, Scene]]) -> None:
-    async def whole() -> None:
-        played = await scene()
-        await played.server.stop()
-        await until(lambda: len(asyncio.all_tasks()) == 1)
-
-    run(whole)
+from anyport.upstream.server import RELIST_SECONDS_MIN, SHARED
+from anyport.upstream.tender import State
+from tests.upstream.fakes import legacy, modern, offers, silent, until
+from tests.upstream.recorded import CONFIG, MINE, Scene, play
 
 
 def test_lists_are_read_when_a_server_has_started() -> None:
@@ -153,7 +60,6 @@ def test_all_pages_of_a_list_are_read() -> None:
             replace(CONFIG, unresolved=("X is not set", "Y is not set")),
             "X is not set; Y is not set",
         ),
-        (replace(CONFIG, command=None, url="https://x"), "servers behind a URL are not supported"),
     ],
 )
 def test_a_server_that_cannot_be_tried_says_why(config: ServerConfig, reason: str) -> None:

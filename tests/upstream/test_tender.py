@@ -1,7 +1,6 @@
 """A server's lives: started, watched, started again; and who is told."""
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -11,15 +10,14 @@ from anyport.config.schema import ServerConfig
 from anyport.upstream import handshake
 from anyport.upstream.connection import Connection, Lost
 from anyport.upstream.handshake import Introduction
-from anyport.upstream.tender import WAITERS_MAX, State, Surroundings, Tender, Watcher
+from anyport.upstream.road import Learned, Surroundings
+from anyport.upstream.tender import WAITERS_MAX, State, Tender, Watcher
 from tests.upstream.fakes import (
     Ear,
     FakeServer,
     FakeWarden,
-    Message,
     Script,
     legacy,
-    modern,
     run,
     silent,
     until,
@@ -53,7 +51,8 @@ class Scene:
             on_stderr=self.stderr.extend,
             hearer=lambda _: self.ear.hearer(),
         )
-        self.tender = Tender(config, introduction, surroundings, watcher)
+        self.learned = Learned()
+        self.tender = Tender(config, introduction, surroundings, watcher, self.learned)
 
     @property
     def server(self) -> FakeServer:
@@ -97,58 +96,6 @@ def test_a_server_is_started_as_configured_and_is_ready_after_its_handshake() ->
         at.tender.when_ready(given.append)
         assert len(given) == 2
         assert at.tender.peer is not None
-        return at
-
-    play(scene)
-
-
-def test_a_server_that_dies_of_the_probe_gets_a_fresh_process_and_is_remembered() -> None:
-    async def scene() -> Scene:
-        def dies(message: Message) -> list[Message]:
-            if message["method"] == "server/discover":
-                asyncio.get_running_loop().call_soon(at.server.die, 1)
-            return legacy()(message) if message["method"] != "server/discover" else []
-
-        at = Scene(dies)
-        tend(at)
-        await until(lambda: at.tender.state is State.READY)
-        assert len(at.warden.servers) == 2
-        assert at.tender.dies_of_probe
-
-        at.server.die(3)
-        await until(lambda: len(at.ready) == 2)
-
-        assert len(at.warden.servers) == 3
-        assert [message["method"] for message in at.server.heard][:1] == ["initialize"]
-        return at
-
-    play(scene)
-
-
-def test_a_server_that_dies_of_everything_costs_one_process_a_life(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("anyport.upstream.backoff.FIRST_SECONDS", 0.0)
-
-    async def scene() -> Scene:
-        def dies(message: Message) -> list[Message]:
-            asyncio.get_running_loop().call_soon(at.server.die, 7)
-            return []
-
-        at = Scene(dies)
-        tend(at)
-        await until(lambda: len(at.broken) >= 5)
-        assert set(at.broken) == {"exit code 7"}
-        # Two in the first life, one in each after that; the last may be under way.
-        assert len(at.warden.servers) <= len(at.broken) + 2
-        assert not at.tender.dies_of_probe
-
-        # Repaired, and of the new era only: it refuses the handshake, and is probed after all.
-        at.warden.scripts = [modern()]
-        await until(lambda: at.tender.state is State.READY)
-
-        assert at.tender.peer is not None
-        assert at.tender.peer.revision.name == "2026-07-28"
         return at
 
     play(scene)
@@ -210,22 +157,6 @@ def test_a_server_that_dies_takes_no_call_with_it_and_is_started_again() -> None
         await until(lambda: len(at.ready) == 2)
         assert at.tender.restarts == 1
         assert at.tender.connection is not first
-        return at
-
-    play(scene)
-
-
-def test_the_last_words_of_a_server_are_part_of_the_reason() -> None:
-    async def scene() -> Scene:
-        at = Scene(legacy())
-        tend(at)
-        await until(lambda: at.tender.state is State.READY)
-        os.write(at.server.stderr, b"warming up\nno token: secret\n")
-        at.server.die(2)
-        await until(lambda: bool(at.broken))
-
-        assert at.broken == ["exit code 2; its last words on stderr: no token: ***"]
-        assert len(at.stderr) == 2
         return at
 
     play(scene)

@@ -35,6 +35,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     native: str
     raw: bytes
     """The item as clients see it."""
+    asks: bool = False
+    """Only for clients whom the server may ask something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,17 +75,24 @@ class Catalog:
         """The URIs that had to be changed; empty in most profiles."""
         for kind in (Kind.RESOURCES, Kind.TEMPLATES):
             self._lists[kind] = self._addressed(kind, offered)
+        self._choosy = {kind for kind in Kind if any(entry.asks for entry in self._lists[kind])}
         self._extras = dict(offered[0][1]) if view.transparent and len(offered) == 1 else {}
 
     def entries(self, kind: Kind) -> tuple[Entry, ...]:
         """Offers of one kind, in the order clients see."""
         return self._lists[kind]
 
-    def entries_for(self, kind: Kind, era: Era) -> tuple[Entry, ...]:
-        """The same, as clients of an era take them; a server shown as it is stays as it is."""
+    def entries_for(self, kind: Kind, era: Era, *, askable: bool) -> tuple[Entry, ...]:
+        """The same, as clients of an era take them; a server shown as it is stays as it is.
+
+        `askable` is a client whom servers may ask something: some have more for it.
+        """
+        entries = self._lists[kind]
         if kind is Kind.TOOLS and era is Era.LEGACY and not self.view.transparent:
-            return self._legacy_tools
-        return self._lists[kind]
+            entries = self._legacy_tools
+        if askable or kind not in self._choosy:
+            return entries
+        return tuple(entry for entry in entries if not entry.asks)
 
     def extras(self, kind: Kind) -> bytes:
         """What else belongs to a list result: the server's own members in a transparent profile."""
@@ -115,7 +124,15 @@ class Catalog:
 
     def public_uri(self, slug: str, native: str) -> str:
         """What clients of this profile call a server's URI."""
-        return self.public_uris.get((slug, native), native)
+        known = self.public_uris.get((slug, native))
+        if known is not None:
+            return known
+        listed = self._resources.get(native)
+        if listed is None or listed.slug != slug:
+            shared = [uri for owner, uri in self.public_uris if owner == slug]
+            if uris.best_template(shared, native) is not None:
+                return uris.qualified(slug, native)
+        return native
 
     @cached_property
     def _legacy_tools(self) -> tuple[Entry, ...]:
@@ -180,7 +197,7 @@ def _entry(kind: Kind, slug: str, offer: Offer, public: str) -> Entry:
     raw = offer.raw
     if public != offer.native:
         raw = members.edit(raw, {IDENTITY[kind]: members.text(public)})
-    return Entry(public, slug, offer.native, raw)
+    return Entry(public, slug, offer.native, raw, offer.asks)
 
 
 def _aliases(entries: Sequence[Entry]) -> Mapping[str, Entry]:

@@ -4,13 +4,15 @@ An offer keeps the bytes its server sent. Items that cannot be used are left out
 one bad tool must not spoil a list.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 import msgspec
 from msgspec import Raw
 
+from anyport.protocol.headers import NO_ANNOTATIONS, Annotations, annotations
 from anyport.protocol.method import Kind
 from anyport.wire import members
 
@@ -34,9 +36,13 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
 
     native: str
     raw: bytes
+    annotations: Annotations = NO_ANNOTATIONS
+    """Which arguments of a tool are repeated in header fields over HTTP."""
+    asks: bool = False
+    """The server shows it only where it may ask its client something."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Listing:
     """All offers of one kind from one server."""
 
@@ -44,6 +50,23 @@ class Listing:
     extras: bytes = b"{}"
     """Members of the list result besides the list; passed on where one server stands alone."""
     warning: str | None = None
+
+    @cached_property
+    def annotated(self) -> Mapping[str, Annotations]:
+        """The tools some of whose arguments are repeated in header fields."""
+        return {offer.native: offer.annotations for offer in self.offers if offer.annotations}
+
+
+def widened(listing: Listing, wider: Sequence[Offer]) -> Listing:
+    """A list, and in it what only those see whom the server may ask, in the order these see.
+
+    `wider` is what those saw last. What everyone could see and nobody sees any more has gone.
+    """
+    left = {offer.native: offer for offer in listing.offers}
+    offers = [
+        left.pop(offer.native, offer) for offer in wider if offer.asks or offer.native in left
+    ]
+    return replace(listing, offers=(*offers, *left.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +78,8 @@ class Page:
     """The raw next cursor. An empty string is a cursor like any other."""
     extras: bytes
     dropped: int
+    fault: str | None = None
+    """Why the first of the dropped ones was, where that can be told."""
 
 
 @dataclass(slots=True)
@@ -68,6 +93,7 @@ class Gathering:
     _bytes: int = 0
     _dropped: int = 0
     _warning: str | None = None
+    _why: str | None = None
 
     def add(self, page: Page) -> bytes | None:
         """Take a page; the cursor to ask for next, or None when the list is complete."""
@@ -75,7 +101,9 @@ class Gathering:
             self._extras = page.extras
         if page.dropped:
             self._dropped += page.dropped
-            self._warning = f"{self._dropped} of its {self.kind.value} cannot be used"
+            self._why = self._why or page.fault
+            words = f"{self._dropped} of its {self.kind.value} cannot be used"
+            self._warning = words if self._why is None else f"{words}: {self._why}"
         for offer in page.offers:
             if len(self._offers) >= OFFERS_MAX or self._bytes + len(offer.raw) > OFFERS_BYTES_MAX:
                 self._warning = f"its {self.kind.value} were cut at {len(self._offers)}"
@@ -99,14 +127,24 @@ class Gathering:
         )
 
 
-def read_page(kind: Kind, result: bytes) -> Page | None:
-    """A page from a raw list result; None if it has no such list."""
+def read_page(kind: Kind, result: bytes, *, over_http: bool = False) -> Page | None:
+    """A page from a raw list result; None if it has no such list.
+
+    A tool whose `x-mcp-header` is invalid cannot be called over HTTP, and is left out there.
+    """
     try:
         found = members.members(result)
         items = msgspec.json.decode(found[kind.value], type=list[Raw])
     except (msgspec.DecodeError, KeyError):
         return None
-    offers = [offer for item in items if (offer := _read_offer(kind, bytes(item))) is not None]
+    offers: list[Offer] = []
+    first_fault: str | None = None
+    for item in items:
+        offer, fault = _read_offer(kind, bytes(item))
+        if offer is not None and (fault is None or not over_http):
+            offers.append(offer)
+        else:
+            first_fault = first_fault or fault
     cursor = found.get("nextCursor")
     extras = [
         (name, bytes(value))
@@ -118,14 +156,22 @@ def read_page(kind: Kind, result: bytes) -> Page | None:
         cursor=None if cursor is None or bytes(cursor)[:1] != b'"' else bytes(cursor),
         extras=members.join(extras),
         dropped=len(items) - len(offers),
+        fault=first_fault,
     )
 
 
-def _read_offer(kind: Kind, raw: bytes) -> Offer | None:
+def _read_offer(kind: Kind, raw: bytes) -> tuple[Offer | None, str | None]:
+    """An offer, unless it cannot be read at all, and what is wrong with its annotations."""
     try:
         where = members.spans(raw)
         start, end = where[IDENTITY[kind]]
         native = msgspec.json.decode(raw[start:end], type=str)
     except (msgspec.DecodeError, members.Ambiguous, KeyError):
-        return None
-    return Offer(native, raw)
+        return None, None
+    if kind is not Kind.TOOLS or "inputSchema" not in where:
+        return Offer(native, raw), None
+    start, end = where["inputSchema"]
+    annotated = annotations(raw[start:end])
+    if isinstance(annotated, str):
+        return Offer(native, raw), f"the tool {native!r} has an invalid {annotated}"
+    return Offer(native, raw, annotated), None

@@ -4,7 +4,11 @@ Pure. `Unroutable` is a value: the caller is told, or the question is put again 
 have told what they offer.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+import msgspec
+from msgspec import Raw
 
 from anyport.protocol.errors import Fault, Situation, invalid_params, unknown_tool
 from anyport.protocol.method import Kind, Method, Travel
@@ -12,8 +16,7 @@ from anyport.routing.catalog import Catalog
 from anyport.wire import members
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class Route(msgspec.Struct, frozen=True, gc=False):
     """One server answers."""
 
     slug: str
@@ -40,31 +43,33 @@ class Unroutable:
     public: str = ""
 
 
-def resolve(method: Method, params: bytes, catalog: Catalog) -> Route | Local | Unroutable:
-    """Where a request goes."""
+def resolve(
+    method: Method, params: bytes, found: Mapping[str, Raw], catalog: Catalog
+) -> Route | Local | Unroutable:
+    """Where a request goes; `found` are the members of its params."""
     if method.travel is Travel.BY_NAME and method.kind is not None:
-        return _by_name(method, method.kind, params, catalog)
+        return _by_name(method, method.kind, params, found, catalog)
     if method.travel is Travel.BY_URI:
-        return _by_uri(method, params, catalog)
-    return _by_reference(params, catalog)
+        return _by_uri(method, params, found, catalog)
+    return _by_reference(params, found, catalog)
 
 
 def _by_name(
-    method: Method, kind: Kind, params: bytes, catalog: Catalog
+    method: Method, kind: Kind, params: bytes, found: Mapping[str, Raw], catalog: Catalog
 ) -> Route | Local | Unroutable:
-    name = _string(params, "name")
+    name = members.string(found.get("name"))
     if name is None:
         return _unusable(f"{method.name} needs a name, a string")
-    found = _owner_of_name(kind, name, catalog)
-    if found is None:
+    owner = _owner_of_name(kind, name, catalog)
+    if owner is None:
         if kind is Kind.TOOLS:
             return Unroutable(fault=unknown_tool(name), final=False, public=name)
         return _unknown(f"Unknown prompt: {name}", name)
-    slug, native = found
+    slug, native = owner
     if not slug:
         return Local(tool=native)
     if native != name:
-        params = members.edit(params, {"name": members.text(native)})
+        params = members.put(params, "name", found["name"], members.text(native))
     return Route(slug=slug, params=params, native=native, public=name)
 
 
@@ -79,8 +84,10 @@ def _owner_of_name(kind: Kind, name: str, catalog: Catalog) -> tuple[str, str] |
     return None
 
 
-def _by_uri(method: Method, params: bytes, catalog: Catalog) -> Route | Unroutable:
-    uri = _string(params, "uri")
+def _by_uri(
+    method: Method, params: bytes, found: Mapping[str, Raw], catalog: Catalog
+) -> Route | Unroutable:
+    uri = members.string(found.get("uri"))
     if uri is None:
         return _unusable(f"{method.name} needs a uri, a string")
     owner = owner_of_uri(uri, catalog)
@@ -93,7 +100,7 @@ def _by_uri(method: Method, params: bytes, catalog: Catalog) -> Route | Unroutab
         return Unroutable(fault=fault, final=False, public=uri)
     slug, native = owner
     if native != uri:
-        params = members.edit(params, {"uri": members.text(native)})
+        params = members.put(params, "uri", found["uri"], members.text(native))
     return Route(slug=slug, params=params, native=native, public=uri)
 
 
@@ -106,8 +113,8 @@ def owner_of_uri(uri: str, catalog: Catalog) -> tuple[str, str] | None:
     return owner
 
 
-def _by_reference(params: bytes, catalog: Catalog) -> Route | Unroutable:
-    raw = members.members(params).get("ref")
+def _by_reference(params: bytes, found: Mapping[str, Raw], catalog: Catalog) -> Route | Unroutable:
+    raw = found.get("ref")
     reference = b"" if raw is None else bytes(raw)
     if reference[:1] != b"{":
         return _unusable("completion/complete needs a ref, an object")

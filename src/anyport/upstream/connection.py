@@ -14,6 +14,7 @@ from anyport.protocol import meta
 from anyport.protocol.back import Back
 from anyport.protocol.errors import Situation
 from anyport.protocol.revision import Revision
+from anyport.protocol.shape import read_result
 from anyport.wire import codec, members
 from anyport.wire.frame import BadFrame, Failure, Frame, Notification, Request, Result
 from anyport.wire.framing import Overlong
@@ -28,6 +29,10 @@ NOISE_BYTES_MAX: Final = 80
 """What is shown of a line that is no frame."""
 
 
+Fields = tuple[tuple[str, str], ...]
+NO_FIELDS: Final[Fields] = ()
+
+
 class Channel(Protocol):
     """Carries frames to a server."""
 
@@ -35,8 +40,11 @@ class Channel(Protocol):
     def full(self) -> bool:
         """Whether the server has stopped taking what is sent."""
 
-    def send(self, frame: bytes) -> None:
-        """Queue one frame."""
+    def send(self, frame: bytes, call: "Call | None") -> None:
+        """Queue one frame: a call of ours, or something that is not answered."""
+
+    def cancel(self, call: "Call") -> bool:
+        """Give up on a call in the channel's own way; False if the server has to be told."""
 
 
 class Lost(msgspec.Struct, frozen=True, gc=False):
@@ -49,19 +57,19 @@ class Lost(msgspec.Struct, frozen=True, gc=False):
 Answer = Result | Failure | Lost
 
 
-class Call:
+class Call(msgspec.Struct, eq=False):
     """One request of ours that has no answer yet."""
 
-    __slots__ = ("frame", "number", "on_done", "on_progress")
-
-    def __init__(
-        self, on_done: Callable[[Answer], None], on_progress: Callable[[bytes], None] | None
-    ) -> None:
-        self.number = 0
-        self.frame: bytes | None = None
-        """Kept while the call waits for a place."""
-        self.on_done = on_done
-        self.on_progress = on_progress
+    method: str
+    on_done: Callable[[Answer], None]
+    on_progress: Callable[[bytes], None] | None = None
+    number: int = 0
+    name: str | None = None
+    """The native name or URI it is about, where the caller knows it."""
+    fields: Fields = NO_FIELDS
+    """Header fields of the client's that nobody but the server can judge."""
+    frame: bytes | None = None
+    """Kept while the call waits for a place, and by channels that may have to send it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +102,28 @@ class Hearer:
     on_end: Callable[[], None]
 
 
+class _Progress(msgspec.Struct, rename={"token": "progressToken"}):
+    """What is read of a server's progress: the token is always one of ours."""
+
+    token: int
+
+
+_read_progress: Final = msgspec.json.Decoder(_Progress).decode
+_PROGRESS: Final = b'{"jsonrpc":"2.0","method":"notifications/progress","params":'
+_PROGRESS_BYTES: Final = len(_PROGRESS)
+
+
 class Connection:
     """One conversation with one server."""
 
-    def __init__(self, channel: Channel, hearer: Hearer, bounds: codec.Bounds) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        hearer: Hearer,
+        bounds: codec.Bounds,
+        calls: type[Call] = Call,
+        numbers_used: int = 0,
+    ) -> None:
         self.peer: Peer | None = None
         """None until the handshake is done."""
         self.noise_count = 0
@@ -107,12 +133,21 @@ class Connection:
         self.stray_count = 0
         """Answers nobody had asked for."""
         self.lost: Lost | None = None
+        self.over: str | None = None
+        """Why nothing new should be asked on it; what is under way may still be answered."""
         self._channel = channel
         self._hearer = hearer
         self._bounds = bounds
-        self._last_number = 0
+        self._calls = calls
+        """What the channel keeps of a call; some need more than others."""
+        self._last_number = numbers_used
         self._open: dict[int, Call] = {}
         self._waiting: dict[int, Call] = {}
+
+    @property
+    def usable(self) -> bool:
+        """Whether something new may be asked on it."""
+        return self.lost is None and self.over is None and self.peer is not None
 
     @property
     def open_calls(self) -> int:
@@ -125,6 +160,8 @@ class Connection:
         params: bytes | None,
         on_done: Callable[[Answer], None],
         on_progress: Callable[[bytes], None] | None = None,
+        name: str | None = None,
+        fields: Fields = NO_FIELDS,
     ) -> Call | Lost:
         """Send a request. With `on_progress`, its params are stamped with a token of ours."""
         if self.lost is not None:
@@ -132,9 +169,8 @@ class Connection:
         if len(self._waiting) >= WAITING_CALLS_MAX or self._channel.full:
             words = f"{len(self._open)} calls are open and {len(self._waiting)} are waiting"
             return Lost(words, Situation.BUSY)
-        call = Call(on_done, on_progress)
-        self._last_number += 1
-        call.number = number = self._last_number
+        self._last_number = number = self._last_number + 1
+        call = self._calls(method, on_done, on_progress, number, name, fields)
         if on_progress is not None:
             params = meta.restamp(params or b"{}", {meta.PROGRESS_TOKEN: b"%d" % number})
         frame = codec.request(b"%d" % number, method, params)
@@ -143,8 +179,23 @@ class Connection:
             self._waiting[number] = call
         else:
             self._open[number] = call
-            self._channel.send(frame)
+            self._channel.send(frame, call)
         return call
+
+    def claim_number(self) -> int:
+        """An id that no other request of this connection has or will have."""
+        self._last_number += 1
+        return self._last_number
+
+    def waits_for(self, call: Call) -> bool:
+        """Whether a call that was sent has no answer yet."""
+        return call.number in self._open
+
+    def settle(self, call: Call, answer: Answer) -> None:
+        """End a call for which the channel found the answer, or found that there is none."""
+        if self._open.pop(call.number, None) is not None:
+            self._admit()
+            call.on_done(answer)
 
     def cancel(self, call: Call, reason: bytes | None) -> None:
         """Tell the server that an answer is no longer wanted. A late one is dropped."""
@@ -152,43 +203,62 @@ class Connection:
             return
         if self._open.pop(call.number, None) is None:
             return
-        params = [("requestId", b"%d" % call.number)]
-        if reason is not None:
-            params.append(("reason", reason))
-        self.notify("notifications/cancelled", members.join(params))
+        if not self._channel.cancel(call):
+            params = [("requestId", b"%d" % call.number)]
+            if reason is not None:
+                params.append(("reason", reason))
+            self.notify("notifications/cancelled", members.join(params))
         self._admit()
 
     def notify(self, method: str, params: bytes | None) -> None:
         """Send a notification."""
-        self._channel.send(codec.notification(method, params))
+        self._channel.send(codec.notification(method, params), None)
 
     def answer(self, id: bytes, frame: Result | Failure) -> None:
         """Answer a request of the server's."""
         if isinstance(frame, Result):
-            self._channel.send(codec.result(id, frame.result))
+            self._channel.send(codec.result(id, frame.result), None)
         else:
-            self._channel.send(codec.failure(id, frame.error))
+            self._channel.send(codec.failure(id, frame.error), None)
 
-    def receive(self, raw: bytes | Overlong) -> None:
-        """Take one line from the server."""
+    def receive(self, raw: bytes | Overlong, of: Call | None = None) -> None:
+        """Take one message from the server.
+
+        Where the channel knows of which call it came, an error that names no call of ours is
+        that call's: servers answer so when they could not read the request.
+        """
         if isinstance(raw, Overlong):
             words = f"answered with {raw.size} bytes; the limit is {self._bounds.bytes_max}"
             self._spoiled(codec.id_at_edge(raw.edges), raw.edges, words)
             return
+        if raw.startswith(_PROGRESS):
+            if self._progress(raw):
+                return
+        else:
+            shaped = read_result(raw, self._bounds)
+            if shaped is not None:
+                self._answered(shaped)
+                return
         frame = codec.decode(raw, self._bounds)
         if isinstance(frame, BadFrame):
             words = f"answered with something that is not JSON-RPC: {frame.message}"
             self._spoiled(frame.id or codec.id_at_edge(raw), raw, words)
             return
+        if isinstance(frame, Result):
+            self._answered(frame)
+            return
         try:
-            self._take(frame)
+            self._take(frame, of)
         except members.Ambiguous:
             self.noise_count += 1
 
-    def _take(self, frame: Frame) -> None:
+    def _take(self, frame: Frame, of: Call | None) -> None:
         match frame:
-            case Result() | Failure():
-                self._answered(frame)
+            case Failure(id=id):
+                if of is not None and codec.own_number(id) not in self._open:
+                    self.settle(of, frame)
+                else:
+                    self._answered(frame)
             case Notification(method="notifications/progress", params=params):
                 self._progressed(params)
             case Notification():
@@ -212,8 +282,25 @@ class Connection:
         if call is None:
             self.stray_count += 1
             return
-        self._admit()
+        if self._waiting:
+            self._admit()
         call.on_done(frame)
+
+    def _progress(self, raw: bytes) -> bool:
+        """Take progress that is written as the SDKs write it; False if it is not."""
+        params = raw[_PROGRESS_BYTES:-1]
+        if not codec.is_modest(raw):
+            return False
+        try:
+            found = _read_progress(params)
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        call = self._open.get(found.token)
+        if call is None or call.on_progress is None:
+            self.stray_count += 1
+        else:
+            call.on_progress(params)
+        return True
 
     def _progressed(self, params: bytes | None) -> None:
         if params is None or params[:1] != b"{":
@@ -242,9 +329,9 @@ class Connection:
             number, call = next(iter(self._waiting.items()))
             del self._waiting[number]
             self._open[number] = call
-            if call.frame is not None:
-                self._channel.send(call.frame)
-                call.frame = None
+            frame, call.frame = call.frame, None
+            if frame is not None:
+                self._channel.send(frame, call)
 
 
 def bounds_for(bytes_max: int) -> codec.Bounds:

@@ -83,7 +83,7 @@ async def _probe(connection: Connection, introduction: Introduction) -> Peer:
     After a silence `initialize` follows on the same pipe. A slow starter answers both in turn; a
     server that the probe has broken dies of it, and then gets a fresh process.
     """
-    discovery = ask(connection, "server/discover", _envelope(introduction, NEWEST_MODERN))
+    discovery = ask(connection, "server/discover", envelope(introduction, NEWEST_MODERN))
     await asyncio.wait({discovery}, timeout=PROBE_SECONDS_MAX)
     handshake: asyncio.Future[Answer] | None = None
     if not discovery.done():
@@ -102,7 +102,7 @@ async def _probe(connection: Connection, introduction: Introduction) -> Peer:
 
 
 async def _discover(connection: Connection, introduction: Introduction, revision: Revision) -> Peer:
-    answer = await ask(connection, "server/discover", _envelope(introduction, revision))
+    answer = await ask(connection, "server/discover", envelope(introduction, revision))
     if isinstance(answer, Lost):
         raise Died(answer.reason)
     peer = _modern_peer(answer, introduction)
@@ -115,12 +115,17 @@ def _begin(
     connection: Connection, introduction: Introduction, revision: Revision
 ) -> "asyncio.Future[Answer]":
     """Send `initialize`."""
+    return ask(connection, "initialize", opening(introduction, revision))
+
+
+def opening(introduction: Introduction, revision: Revision) -> bytes:
+    """The params of `initialize`."""
     params = {
         "protocolVersion": revision.name,
         "capabilities": msgspec.Raw(introduction.capabilities),
         "clientInfo": msgspec.Raw(introduction.client_info),
     }
-    return ask(connection, "initialize", msgspec.json.encode(params))
+    return msgspec.json.encode(params)
 
 
 def _agreed(answer: Answer, introduction: Introduction) -> Peer:
@@ -129,12 +134,17 @@ def _agreed(answer: Answer, introduction: Introduction) -> Peer:
         case Lost(reason):
             raise Died(reason)
         case Failure(error=error):
-            raise HandshakeFailed(f"it refused the handshake: {_message(error)}")
+            raise HandshakeFailed(f"it refused the handshake: {error_words(error)}")
         case Result(result=result):
-            return _legacy_peer(result, introduction)
+            return legacy_peer(result, introduction)
 
 
-def _legacy_peer(result: bytes, introduction: Introduction) -> Peer:
+def legacy_peer(result: bytes, introduction: Introduction) -> Peer:
+    """What a server said of itself in its answer to `initialize`.
+
+    Raises:
+        HandshakeFailed: nothing that could be used.
+    """
     try:
         found = members.members(result)
         version = msgspec.json.decode(found["protocolVersion"], type=str)
@@ -156,13 +166,31 @@ def _modern_peer(answer: Result | Failure, introduction: Introduction) -> Peer |
     """What a modern server said of itself; None if the answer is not a modern server's."""
     if isinstance(answer, Failure):
         if error_code(answer.error) == UNSUPPORTED_REVISION:
-            supported = _supported(answer.error)
-            if supported and not any(_is_legacy(name) for name in supported):
-                words = f"it speaks only revisions {', '.join(supported)}, none of which we know"
-                raise HandshakeFailed(words)
+            refuse_strangers(supported_revisions(answer.error))
         return None
+    return discovered(answer.result, introduction)
+
+
+def refuse_strangers(supported: list[str]) -> None:
+    """See that a server that refused our newest revision speaks an older one.
+
+    Raises:
+        HandshakeFailed: it does not.
+    """
+    if supported and not any(_is_legacy(name) for name in supported):
+        words = f"it speaks only revisions {', '.join(supported)}, none of which we know"
+        raise HandshakeFailed(words)
+
+
+def _is_legacy(name: str) -> bool:
+    revision = find_revision(name)
+    return revision is not None and revision.era is Era.LEGACY
+
+
+def discovered(result: bytes, introduction: Introduction) -> Peer | None:
+    """What a server said of itself in its answer to `server/discover`; None if it is not modern."""
     try:
-        found = members.members(answer.result)
+        found = members.members(result)
         versions = msgspec.json.decode(found["supportedVersions"], type=list[str])
     except (msgspec.DecodeError, KeyError):
         return None
@@ -179,7 +207,8 @@ def _modern_peer(answer: Result | Failure, introduction: Introduction) -> Peer |
     )
 
 
-def _supported(error: bytes) -> list[str]:
+def supported_revisions(error: bytes) -> list[str]:
+    """What an error says that the server speaks."""
     try:
         told = msgspec.json.decode(error, type=dict[str, object]).get("data")
         versions = told.get("supported") if isinstance(told, dict) else None
@@ -188,12 +217,8 @@ def _supported(error: bytes) -> list[str]:
     return [str(version) for version in versions] if isinstance(versions, list) else []
 
 
-def _is_legacy(name: str) -> bool:
-    revision = find_revision(name)
-    return revision is not None and revision.era is Era.LEGACY
-
-
-def _envelope(introduction: Introduction, revision: Revision) -> bytes:
+def envelope(introduction: Introduction, revision: Revision) -> bytes:
+    """The params of `server/discover`."""
     stamped = members.join(
         [
             (meta.PROTOCOL_VERSION, members.text(revision.name)),
@@ -218,5 +243,6 @@ def ask(connection: Connection, method: str, params: bytes | None) -> "asyncio.F
     return future
 
 
-def _message(error: bytes) -> str:
+def error_words(error: bytes) -> str:
+    """The message of a raw error."""
     return members.string(members.members(error).get("message")) or "no reason given"

@@ -59,7 +59,7 @@ class Pipe:
         """Whether the server has stopped taking what we send."""
         return self._unsent.size > UNSENT_BYTES_MAX
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: bytes, call: object = None) -> None:
         """Queue one frame; everything queued in one turn goes out in one write."""
         if self._ended:
             return
@@ -67,6 +67,10 @@ class Pipe:
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
+
+    def cancel(self, call: object) -> bool:
+        """A pipe carries everything: only the server itself can give up on one call."""
+        return False
 
     def end(self, reason: str) -> None:
         """Stop reading and writing; what the server wrote so far has been handed over."""

@@ -7,28 +7,27 @@ shows what it would offer. Decides nothing about clients; tells its `Owner` what
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final
 
 from anyport.config.schema import ServerConfig
-from anyport.protocol.method import CHANGES, LISTS, Kind
+from anyport.protocol.headers import NO_ANNOTATIONS, Annotations
+from anyport.protocol.method import CHANGES, Kind
 from anyport.protocol.revision import Era
-from anyport.routing.offers import Gathering, Listing, read_page
-from anyport.upstream.connection import Connection, Hearer, Lost, Peer
-from anyport.upstream.handshake import Introduction, ask
-from anyport.upstream.tender import Ready, State, Surroundings, Tender, Watcher
-from anyport.upstream.watch import Watch
+from anyport.routing.offers import Listing
+from anyport.upstream.connection import Connection, Hearer, Peer
+from anyport.upstream.handshake import Introduction
+from anyport.upstream.listing import Reader
+from anyport.upstream.owner import Owner
+from anyport.upstream.road import Catalogue, Learned, Surroundings
+from anyport.upstream.tender import Ready, State, Tender, Watcher
+from anyport.upstream.watch import Ticking, Watch
 from anyport.wire import members
-from anyport.wire.frame import Failure, Notification, Request, Result
+from anyport.wire.frame import Notification
 
 RELIST_SECONDS_MIN: Final = 2.0
 """Between two looks at the lists of a server that says all the time that they changed."""
 
-_CAPABILITY: Final[Mapping[Kind, str]] = {
-    Kind.TOOLS: "tools",
-    Kind.RESOURCES: "resources",
-    Kind.TEMPLATES: "resources",
-    Kind.PROMPTS: "prompts",
-}
 _CHANGED: Final[Mapping[str, tuple[Kind, ...]]] = {
     method: tuple(kind for kind in Kind if CHANGES[kind] == method) for method in CHANGES.values()
 }
@@ -42,39 +41,11 @@ class LeaseKey:
     """The session that has the connection to itself; empty for one that is shared."""
     capabilities: bytes = b"{}"
     """What a legacy server may ask over it."""
+    interactive: bool = False
+    """Whether it may ask anything."""
 
 
 SHARED: Final = LeaseKey()
-
-
-class Owner(Protocol):
-    """Who is told what a server does."""
-
-    def listed(self, server: "Server", changed: frozenset[Kind]) -> None:
-        """Its lists were read; these differ from what was known."""
-
-    def started(self, server: "Server", key: LeaseKey) -> None:
-        """A connection is ready."""
-
-    def failed(self, server: "Server", reason: str) -> None:
-        """A connection broke or could not be opened."""
-
-    def stopped(self, server: "Server") -> None:
-        """A connection was closed because nobody needs it any more."""
-
-    def asked(self, server: "Server", key: LeaseKey, line: Connection, request: Request) -> None:
-        """It asks something."""
-
-    def told(
-        self, server: "Server", key: LeaseKey, line: Connection, notification: Notification
-    ) -> None:
-        """It says something on its own."""
-
-    def lost(self, server: "Server", line: Connection) -> None:
-        """A connection has ended."""
-
-    def wrote(self, server: "Server", lines: list[str]) -> None:
-        """It wrote to its stderr."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +59,8 @@ class Setting:
     """Runs something after some seconds."""
     client_info: bytes
     clock: Callable[[], float]
+    sole: bool = True
+    """There is one client: what it opens first serves for everything."""
 
 
 class Server:
@@ -99,8 +72,7 @@ class Server:
         self.listings: dict[Kind, Listing] = {}
         """The last known lists."""
         self.instructions: str | None = None
-        self.dies_of_probe = False
-        """What the last life taught: asking for the era kills this server."""
+        self.learned = Learned()
         self.listed = False
         """Whether the lists are those of the process that runs, or will never come."""
         self.late = False
@@ -113,9 +85,18 @@ class Server:
         self._setting = setting
         self._owner = owner
         self._watches: dict[LeaseKey, Watch | None] = {}
+        self._trials: set[LeaseKey] = set()
+        """Connections on which a modern server is asked for a handshake."""
+        self._may_shake_hands = False
+        """It is modern, and has not refused one."""
+        self._reader = Reader(config)
+        self._latest: LeaseKey | None = None
+        """Of those over which it may ask, the connection that last said something of its lists."""
         self._stale: set[Kind] = set()
         self._listing = False
         self._listed_at = float("-inf")
+        self._refreshed: list[Callable[[], None]] = []
+        """Who waits for the tools to be read again."""
 
     @property
     def obstacle(self) -> str | None:
@@ -124,9 +105,12 @@ class Server:
             return "it is disabled in the configuration"
         if self.config.unresolved:
             return "; ".join(self.config.unresolved)
-        if self.config.command is None:
-            return "servers behind a URL are not supported yet"
         return None
+
+    @property
+    def transport(self) -> str:
+        """What carries it, as far as is known."""
+        return self.config.transport if self.main is None else self.main.road.transport
 
     @property
     def main(self) -> Tender | None:
@@ -160,9 +144,26 @@ class Server:
     @property
     def settled(self) -> bool:
         """Whether waiting longer would not change its lists."""
-        if self.listed or self.late or self.obstacle is not None:
+        if self.late or self.obstacle is not None:
             return True
-        return self.state in (State.BROKEN, State.STOPPED)
+        if self.state in (State.BROKEN, State.STOPPED):
+            return True
+        return self.listed and not self._widening
+
+    @property
+    def _widening(self) -> bool:
+        """Whether a client is on its way who may see more than any before."""
+        if self.modern or self._reader.complete:
+            return False
+        return any(
+            key.interactive and tender.state in (State.STARTING, State.READY)
+            for key, tender in self.tenders.items()
+            if tender is not self.main
+        )
+
+    def key_of(self, session: str) -> LeaseKey:
+        """The key of the connection that serves a session: its own where it has one."""
+        return next((key for key in self.tenders if key.owner == session), SHARED)
 
     def open(self, key: LeaseKey) -> Tender | None:
         """The tender of a key, started if there is none; None if it will not be tried."""
@@ -171,18 +172,31 @@ class Server:
             return tender
         if self.obstacle is not None:
             return None
-        if self.modern:
+        if self.modern and not (key.interactive and self._may_shake_hands):
             # Each of its requests says what it may ask: one connection serves everyone.
             return self.main
-        return self._start(key)
+        return self._start(key, trial=self.modern)
 
     def lease(self, key: LeaseKey, ready: Ready) -> None:
         """Hand over a connection for this key, or the reason why there is none."""
+        if key.owner and self.main is None and not self._setting.sole:
+            # What lists are read and resources followed through must outlive the session.
+            self.open(SHARED)
+        main = self.main
+        if main is not None and key not in self.tenders and main.state is State.STARTING:
+            # Whether it needs a connection of its own depends on the era.
+            main.when_ready(lambda _: self._lease(key, ready))
+        else:
+            self._lease(key, ready)
+
+    def _lease(self, key: LeaseKey, ready: Ready) -> None:
         tender = self.open(key)
         if tender is None:
             ready(self.obstacle or "it is not configured")
-            return
-        tender.when_ready(ready)
+        elif key in self._trials:
+            tender.when_ready(partial(self._tried, ready))
+        else:
+            tender.when_ready(ready)
 
     def lease_main(self, ready: Ready) -> None:
         """Hand over the first connection, which everything that concerns all callers uses."""
@@ -194,15 +208,19 @@ class Server:
     def drop(self, owner: str) -> None:
         """Close the connections that only this session used."""
         for key in [key for key in self.tenders if owner and key.owner == owner]:
-            tender = self.tenders.pop(key)
             self._watches.pop(key, None)
-            self._leaving.add(tender)
-            self._setting.spawn(self._let_go(tender), f"stop {self.slug}")
+            self._dismiss(key)
 
     async def stop(self) -> None:
         """End every process, those that are leaving already included."""
         tenders = [*self.tenders.values(), *self._leaving]
         await asyncio.gather(*(tender.stop() for tender in tenders))
+
+    def _dismiss(self, key: LeaseKey) -> None:
+        tender = self.tenders.pop(key)
+        self._trials.discard(key)
+        self._leaving.add(tender)
+        self._setting.spawn(self._let_go(tender), f"stop {self.slug}")
 
     async def _let_go(self, tender: Tender) -> None:
         await tender.stop("the session it belonged to has ended")
@@ -232,21 +250,47 @@ class Server:
         wait = max(0.0, self._listed_at + RELIST_SECONDS_MIN - self._setting.clock())
         self._setting.later(wait, self._relist)
 
-    def _start(self, key: LeaseKey) -> Tender:
+    def annotations(self, tool: str) -> Annotations:
+        """Which arguments of a tool are repeated in header fields."""
+        listing = self.listings.get(Kind.TOOLS)
+        return NO_ANNOTATIONS if listing is None else listing.annotated.get(tool, NO_ANNOTATIONS)
+
+    def refresh_tools(self, then: Callable[[], None]) -> None:
+        """Read the tools again, then call back."""
+        self._refreshed.append(then)
+        self.mark_stale((Kind.TOOLS,))
+
+    def _tried(self, ready: Ready, lease: Connection | str) -> None:
+        """A server that has no handshake serves this caller as it serves all others."""
+        if isinstance(lease, str):
+            self.lease_main(ready)
+        else:
+            ready(lease)
+
+    def _start(self, key: LeaseKey, *, trial: bool = False) -> Tender:
+        """A new connection. A trial asks a modern server for a handshake all the same.
+
+        Many speak both eras, and do not say so. What such a server asks of a legacy client while
+        it works on a call, it has no way to ask of a modern one.
+        """
         introduction = Introduction(
             client_info=self._setting.client_info,
             capabilities=key.capabilities,
-            protocol=self.config.protocol,
+            protocol=Era.LEGACY.value if trial else self.config.protocol,
         )
         watcher = Watcher(
             on_ready=lambda connection: self._ready(key, connection),
-            on_broken=lambda reason: self._broken(reason),
+            on_broken=lambda reason: self._broken(key, reason),
             on_stderr=lambda lines: self._owner.wrote(self, lines) if lines else None,
             hearer=lambda connection: self._ear(key, connection),
+            catalogue=Catalogue(annotations=self.annotations, refresh=self.refresh_tools),
         )
-        tender = Tender(self.config, introduction, self._setting.surroundings(self.config), watcher)
-        tender.dies_of_probe = self.dies_of_probe
+        surroundings = self._setting.surroundings(self.config)
+        learned = Learned() if trial else self.learned
+        tender = Tender(self.config, introduction, surroundings, watcher, learned)
         self.tenders[key] = tender
+        if trial:
+            self._trials.add(key)
         self._setting.spawn(tender.run(), f"tend {self.slug}")
         return tender
 
@@ -261,12 +305,16 @@ class Server:
         peer = connection.peer
         if peer is not None:
             self.instructions = peer.instructions
-        tender = self.tenders.get(key)
-        if tender is None:
+        if key not in self.tenders:
             return
-        self.dies_of_probe = tender.dies_of_probe
-        self._watches[key] = self._watch(connection)
+        self._trials.discard(key)
+        if self.tenders[key] is self.main:
+            self._may_shake_hands = self.config.protocol == "auto"
+        self._watches[key] = self._watch(key, connection)
         self._owner.started(self, key)
+        if self.tenders[key] is not self.main and (self.modern or not key.interactive):
+            return
+        self._latest = key
         if self._listing:
             self._stale.update(Kind)
             return
@@ -274,16 +322,35 @@ class Server:
         self._stale.update(Kind)
         self._setting.spawn(self._read_lists(), f"list {self.slug}")
 
-    def _watch(self, connection: Connection) -> Watch | None:
+    def _watch(self, key: LeaseKey, connection: Connection) -> Watch | None:
         peer = connection.peer
         if peer is None or peer.revision.era is Era.LEGACY:
             return None
-        watch = Watch(connection, peer.back, self._setting.later)
+        chance = self._setting.surroundings(self.config).chance
+        time = Ticking(later=self._setting.later, clock=self._setting.clock, chance=chance)
+        watch = Watch(connection, peer.back, time, lambda uris: self._missed(key, connection, uris))
         watch.follow(frozenset())
         return watch
 
-    def _broken(self, reason: str) -> None:
-        self.listed = False
+    def _missed(self, key: LeaseKey, connection: Connection, uris: frozenset[str]) -> None:
+        """Nobody was listening for a while: whatever could have changed is taken to have."""
+        self.mark_stale(tuple(Kind))
+        for uri in uris:
+            params = members.join([("uri", members.text(uri))])
+            changed = Notification("notifications/resources/updated", params)
+            self._owner.told(self, key, connection, changed)
+
+    def _broken(self, key: LeaseKey, reason: str) -> None:
+        if key in self._trials:
+            self._may_shake_hands = False
+            self._trials.discard(key)
+            self._setting.spawn(self.tenders.pop(key).stop(reason), f"stop {self.slug}")
+            return
+        watch = self._watches.pop(key, None)
+        if watch is not None:
+            watch.stop()
+        if self.tenders.get(key) is self.main:
+            self.listed = False
         self.last_error = reason
         self._owner.failed(self, reason)
 
@@ -292,7 +359,18 @@ class Server:
         if kinds is None:
             self._owner.told(self, key, line, notification)
         else:
+            self._latest = key
             self.mark_stale(kinds)
+
+    def _asking(self) -> Connection | None:
+        """A connection over which it may ask, and sees fit to show more."""
+        found = {
+            key: connection
+            for key, connection in self.connections()
+            if key.interactive and not self.modern and self.tenders[key] is not self.main
+        }
+        first = next(iter(found.values()), None)
+        return first if self._latest is None else found.get(self._latest, first)
 
     def _relist(self) -> None:
         self._listed_at = self._setting.clock()
@@ -301,48 +379,21 @@ class Server:
     async def _read_lists(self) -> None:
         """Read the lists that may have changed, all pages of each."""
         kinds, self._stale = self._stale, set()
-        tender = self.main
-        connection = None if tender is None else tender.connection
-        changed: set[Kind] = set()
-        if connection is not None and connection.peer is not None:
-            try:
-                async with asyncio.timeout(self.config.timeout_seconds):
-                    for kind in [kind for kind in Kind if kind in kinds]:
-                        listing = await self._read_list(connection, connection.peer, kind)
-                        if listing is not None and listing != self.listings.get(kind):
-                            self.listings[kind] = listing
-                            changed.add(kind)
-                self.warning = None
-            except TimeoutError:
-                self.warning = (
-                    f"it did not list what it offers in {self.config.timeout_seconds:g} s"
-                )
-            self.listed = connection.lost is None
+        line = None if self.main is None else self.main.connection
+        before = dict(self.listings)
+        if line is not None and line.peer is not None:
+            self.warning = await self._reader.renew(self.listings, kinds, line, self._asking())
+            if self.warning is not None:
+                delay = self._reader.delay(self._setting.surroundings(self.config).chance())
+                self._setting.later(delay, partial(self.mark_stale, tuple(kinds)))
+            self.listed = line.lost is None
             self.late = False
         self._listing = False
+        changed = {kind for kind in kinds if self.listings.get(kind) != before.get(kind)}
         self._owner.listed(self, frozenset(changed))
+        if Kind.TOOLS not in self._stale:
+            refreshed, self._refreshed = self._refreshed, []
+            for then in refreshed:
+                then()
         if self._stale:
             self.mark_stale(())
-
-    async def _read_list(self, connection: Connection, peer: Peer, kind: Kind) -> Listing | None:
-        """One list; None if the server was lost, or did not answer, on the way."""
-        if not peer.offers(_CAPABILITY[kind]):
-            return Listing()
-        gathering = Gathering(kind)
-        cursor: bytes | None = None
-        while True:
-            params = b"{}" if cursor is None else members.join([("cursor", cursor)])
-            answer = await ask(connection, LISTS[kind], peer.back.own_params(params))
-            match answer:
-                case Lost():
-                    return None
-                case Failure():
-                    # A list that does not exist: many servers have no templates.
-                    return gathering.listing()
-                case Result(result=result):
-                    page = read_page(kind, result)
-                    if page is None:
-                        return gathering.listing()
-                    cursor = gathering.add(page)
-                    if cursor is None:
-                        return gathering.listing()

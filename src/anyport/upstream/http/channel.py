@@ -1,0 +1,232 @@
+"""What all ways over HTTP have in common: a call is one POST, and its failure is its own.
+
+Whatever goes wrong with one exchange ends that call and no other. A connection that cannot be
+opened at all is told to whoever keeps the server. Eras and sessions are not known here.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, cast
+
+from anyport.protocol.errors import Situation
+from anyport.upstream.connection import Call, Connection, Lost
+from anyport.upstream.http.client import Client
+from anyport.upstream.http.line import Ticket, Trouble, TroubleKind
+from anyport.upstream.http.outgoing import REDIRECTS_MAX, Outgoing, aimed, complaint, redirected
+from anyport.wire.events import Event, EventSplitter
+from anyport.wire.framing import Overlong
+from anyport.wire.http import ReplyHead
+
+ENDLESS_FACTOR: Final = 2
+"""An event this many times over the limit, and still no end, is not a message: it never ends."""
+
+FAREWELL_SECONDS: Final = 1.0
+"""A server that has answered on a stream has this long to end it."""
+OK: Final = 200
+"""A plain number: the enumeration is slow to compare, and every reply is."""
+NOTE_SECONDS_MAX: Final = 10.0
+"""For a server to take what is not answered: one that has gone silent must not use up all
+connections with it."""
+
+_UNREACHED: Final = frozenset({TroubleKind.CONNECT, TroubleKind.TLS})
+
+
+class HttpChannel:
+    """Carries calls; subclasses know how a request is addressed and an answer comes back."""
+
+    full = False
+
+    def __init__(
+        self, client: Client, outgoing: Outgoing, on_over: Callable[[Connection, str], None]
+    ) -> None:
+        self.client = client
+        self.outgoing = outgoing
+        self.bytes_max = client.bytes_max
+        self.loop = asyncio.get_running_loop()
+        self.connection: Connection
+        """Whose frames these are: set before anything is sent."""
+        self._on_over = on_over
+
+    def over(self, reason: str) -> None:
+        """Nothing new can be sent; what is under way may still be answered."""
+        if self.connection.over is None:
+            self._on_over(self.connection, reason)
+
+    def send(self, frame: bytes, call: Call | None) -> None:
+        """Send a call, or something that is not answered."""
+        raise NotImplementedError
+
+    def cancel(self, call: Call) -> bool:
+        """Give up on a call."""
+        raise NotImplementedError
+
+    def note(self, head: bytes, frame: bytes) -> None:
+        """Send what is not answered."""
+        ticket = self.client.request(head, frame, Note(self))
+        self.loop.call_later(NOTE_SECONDS_MAX, ticket.close)
+
+    async def close(self) -> None:
+        """Say farewell, where the server expects it."""
+
+    # What becomes of a call.
+
+    def answered(self, post: "Post", reply: ReplyHead, body: bytes) -> None:
+        """A whole reply, which is no stream."""
+        if reply.status != OK and self.excused(post, reply, body):
+            return
+        if body[:1] == b"{":
+            self.connection.receive(body, post)
+            if not self.connection.waits_for(post):
+                return
+        place = redirected(self.outgoing.place, reply) if post.hops < REDIRECTS_MAX else None
+        if place is not None:
+            post.hops += 1
+            post.head = aimed(post.head, place)
+            self.send_again(post)
+            return
+        self.connection.settle(post, Lost(complaint(reply), Situation.MISBEHAVED))
+
+    def excused(self, post: "Post", reply: ReplyHead, body: bytes) -> bool:
+        """Whether the call will be sent again, because the server did not even look at it."""
+        return False
+
+    def closed(self, post: "Post", trouble: Trouble | None) -> None:
+        """The stream of a call is over."""
+        if self.connection.waits_for(post):
+            words = "closed its stream before it had answered"
+            if trouble is not None:
+                words = f"failed to answer: {trouble.words}"
+            self.connection.settle(post, Lost(words, Situation.MISBEHAVED))
+
+    def failed(self, post: "Post", trouble: Trouble) -> None:
+        """No reply came."""
+        self.connection.settle(post, lost(trouble))
+        self.noticed(trouble)
+
+    def noticed(self, trouble: Trouble) -> None:
+        """Whatever it was that failed: a server that cannot be reached is down for everyone."""
+        if trouble.kind in _UNREACHED:
+            self.over(trouble.words)
+
+    def send_again(self, post: "Post") -> None:
+        """Send a request that the server has not taken."""
+        post.ticket = self.client.request(post.head, post.frame, post)
+
+
+class Post(Call):
+    """One call, and what becomes of it on the wire."""
+
+    channel: HttpChannel = cast(HttpChannel, None)
+    """Set before it is sent."""
+    head: bytes = b""
+    ticket: Ticket | None = None
+    splitter: EventSplitter | None = None
+    """Once the answer has become a stream."""
+    hops: int = 0
+    tries: int = 0
+    """How often its stream was taken up again in vain."""
+    retried: bool = False
+    session: str | None = None
+    """The one that it was sent in."""
+
+    def answered(self, head: ReplyHead, body: bytes) -> None:
+        """A whole reply."""
+        self.ticket = None  # It holds on to this call: cut, or both wait for the collector.
+        self.channel.answered(self, head, body)
+
+    def opened(self, head: ReplyHead) -> None:
+        """The answer will come on a stream, maybe the continuation of an earlier one."""
+        self.splitter = continued(self.splitter, self.channel.bytes_max)
+
+    def portion(self, portion: bytes) -> None:
+        """More of that stream."""
+        splitter = self.splitter
+        if splitter is None:
+            return
+        heard = hand_over(self.channel.connection, splitter, portion, self)
+        if heard:
+            self.tries = 0
+            if not self.channel.connection.waits_for(self):
+                # Most servers end the stream with the answer; others must not keep a connection.
+                self.channel.loop.call_later(FAREWELL_SECONDS, self.close)
+        if splitter.pending > ENDLESS_FACTOR * splitter.bytes_max:
+            self.close()
+            words = f"sent an event of more than {splitter.pending} bytes without an end"
+            self.channel.connection.settle(self, Lost(words, Situation.MISBEHAVED))
+
+    def closed(self, trouble: Trouble | None) -> None:
+        """The stream is over."""
+        self.ticket = None
+        self.channel.closed(self, trouble)
+
+    def failed(self, trouble: Trouble) -> None:
+        """No reply came."""
+        self.ticket = None
+        self.channel.failed(self, trouble)
+
+    def close(self) -> None:
+        """Nobody wants the reply any more."""
+        ticket, self.ticket = self.ticket, None
+        if ticket is not None:
+            ticket.close()
+
+
+class Note:
+    """Takes what becomes of a request that has no answer."""
+
+    def __init__(self, channel: HttpChannel) -> None:
+        self._channel = channel
+
+    def answered(self, head: ReplyHead, body: bytes) -> None:
+        """Accepted or not: there is nobody to tell."""
+
+    def opened(self, head: ReplyHead) -> None:
+        """Nothing was asked."""
+
+    def portion(self, portion: bytes) -> None:
+        """Nothing was asked."""
+
+    def closed(self, trouble: Trouble | None) -> None:
+        """Nothing was asked."""
+
+    def failed(self, trouble: Trouble) -> None:
+        """It did not arrive."""
+        self._channel.noticed(trouble)
+
+
+def continued(before: EventSplitter | None, bytes_max: int) -> EventSplitter:
+    """Cuts a new stream that takes up an earlier one, if there was one."""
+    splitter = EventSplitter(bytes_max)
+    if before is not None:
+        splitter.last_id, splitter.retry_ms = before.last_id, before.retry_ms
+    return splitter
+
+
+def hand_over(
+    connection: Connection, splitter: EventSplitter, portion: bytes, of: Call | None
+) -> bool:
+    """Give the messages on a portion of a stream to the connection; whether there were any."""
+    heard = False
+    for event in splitter.feed(portion):
+        heard = deliver(connection, event, of) or heard
+    return heard
+
+
+def deliver(connection: Connection, event: Event | Overlong, of: Call | None) -> bool:
+    """Give one event to the connection; False for one that only says where the stream is."""
+    raw = event if isinstance(event, Overlong) else event.data
+    if not raw:
+        return False
+    try:
+        connection.receive(raw, of)
+    except Exception as error:  # noqa: BLE001 - it must not cost the events after it
+        context = {"message": "A server's event was not taken", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)
+    return True
+
+
+def lost(trouble: Trouble) -> Lost:
+    """What a caller is told when no reply came."""
+    if trouble.kind in _UNREACHED:
+        return Lost(trouble.words)
+    return Lost(f"failed to answer: {trouble.words}", Situation.MISBEHAVED)

@@ -1,0 +1,141 @@
+"""An HTTP/1.1 client to one origin: a pool of connections, and who waits for one of them.
+
+Knows HTTP; what the bodies mean is its takers' business.
+"""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from anyport.upstream.http.dial import Undialled, dial
+from anyport.upstream.http.line import Line, Shape, Taker, Ticket, Trouble, TroubleKind, read_shape
+from anyport.upstream.http.place import Place
+from anyport.wire.http import Heads
+
+CONNECTIONS_MAX: Final = 256
+"""Open connections to one server: its open calls, its streams, and what is said beside them."""
+WAITING_REQUESTS_MAX: Final = 1024
+"""Requests that wait for one of those."""
+SWEEP_SECONDS: Final = 10.0
+"""How often connections are looked at."""
+
+
+class Client:
+    """Requests to one origin."""
+
+    def __init__(self, place: Place, bytes_max: int) -> None:
+        self.place = place
+        self.bytes_max = bytes_max
+        self.heads: Heads[Shape] = Heads(read_shape)
+        self.idle: list[Line] = []
+        """The last used comes first: the others may then grow old and be closed."""
+        self.lines: set[Line] = set()
+        self._loop = asyncio.get_running_loop()
+        self._dials: set[asyncio.Task[None]] = set()
+        self._waiting: deque[tuple[Ticket, bytes]] = deque()
+        self._closed = False
+        self._sweeping = False
+        self._absolute = place.origin.encode() if place.proxy and not place.secure else b""
+
+    def request(self, head: bytes, body: bytes | None, taker: Taker) -> Ticket:
+        """Send a request: `head` is its lines, each with its end, without a length."""
+        ticket = Ticket(taker)
+        if self._absolute:
+            verb, _, rest = head.partition(b" ")
+            head = b"%b %b%b" % (verb, self._absolute, rest)
+        if body is None:
+            message = head + b"\r\n"
+        else:
+            message = b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
+        while self.idle:
+            line = self.idle.pop()
+            if line.usable(self._loop.time()):
+                line.send(ticket, taker, message)
+                return ticket
+        self._wait(ticket, taker, message)
+        return ticket
+
+    def release(self, line: Line) -> None:
+        """A connection is free again."""
+        while self._waiting:
+            if not line.open:
+                return  # It will be forgotten, and another opened.
+            ticket, message = self._waiting.popleft()
+            if ticket.wanted is not None:
+                line.send(ticket, ticket.wanted, message)
+                return
+        line.since = self._loop.time()
+        self.idle.append(line)
+
+    def forget(self, line: Line) -> None:
+        """A connection is gone."""
+        if line not in self.lines:
+            return  # It is being opened: what becomes of that is told there.
+        self.lines.discard(line)
+        if line in self.idle:
+            self.idle.remove(line)
+        if len(self._dials) < len(self._waiting) and not self._closed:
+            self._dial()
+
+    def close(self) -> None:
+        """Close every connection; whoever waits is told."""
+        self._closed = True
+        for dialling in self._dials:
+            dialling.cancel()
+        for line in list(self.lines):
+            line.give_up(None)
+        self._fail_waiting(Trouble(TroubleKind.CUT, "the connection was closed", sent=False))
+
+    def _wait(self, ticket: Ticket, taker: Taker, message: bytes) -> None:
+        if self._closed or len(self._waiting) >= WAITING_REQUESTS_MAX:
+            words = "the connection was closed" if self._closed else "too many requests wait for it"
+            trouble = Trouble(TroubleKind.CONNECT, words, sent=False)
+            self._loop.call_soon(taker.failed, trouble)
+            return
+        self._waiting.append((ticket, message))
+        if len(self._dials) < len(self._waiting):
+            self._dial()
+
+    def _dial(self) -> None:
+        if len(self.lines) + len(self._dials) >= CONNECTIONS_MAX:
+            return
+        dialling = self._loop.create_task(self._open())
+        self._dials.add(dialling)
+        dialling.add_done_callback(self._dials.discard)
+        if not self._sweeping:
+            self._sweeping = True
+            self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    async def _open(self) -> None:
+        line = Line(self)
+        problem = await dial(self.place, line)
+        if problem is None and line.open:
+            self.lines.add(line)
+            self.release(line)
+            return
+        if problem is None:
+            problem = Undialled(words="it closed the connection at once")
+        secure = TroubleKind.TLS if problem.secure else TroubleKind.CONNECT
+        trouble = Trouble(secure, problem.words, sent=False)
+        if not self.lines or not self._waiting:
+            self._fail_waiting(trouble)
+            return
+        # Others are being served: only the request that this connection was for has to fail.
+        ticket, _ = self._waiting.popleft()
+        if ticket.wanted is not None:
+            ticket.wanted.failed(trouble)
+
+    def _fail_waiting(self, trouble: Trouble) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for ticket, _ in waiting:
+            if ticket.wanted is not None:
+                ticket.wanted.failed(trouble)
+
+    def _sweep(self) -> None:
+        """Close what nobody has used for long, and what has gone silent."""
+        now = self._loop.time()
+        for line in list(self.lines):
+            line.look(now)
+        self._sweeping = bool(self.lines or self._dials) and not self._closed
+        if self._sweeping:
+            self._loop.call_later(SWEEP_SECONDS, self._sweep)

@@ -1,0 +1,140 @@
+"""Reading a server's lists, all pages of each.
+
+Many servers have more for a client whom they may ask something: a tool that needs sampling is
+there for no other. So a list is read twice where there is a connection for such a client.
+A list that cannot be read leaves the last known one as it is, and a complaint.
+"""
+
+import asyncio
+from collections.abc import Mapping, Set
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from anyport.config.schema import ServerConfig
+from anyport.protocol.errors import Situation
+from anyport.protocol.method import LISTS, Kind
+from anyport.routing.offers import Gathering, Listing, Offer, read_page, widened
+from anyport.upstream.backoff import Backoff
+from anyport.upstream.connection import Answer, Connection, Lost
+from anyport.wire import members
+from anyport.wire.frame import Failure, Result
+
+_CAPABILITY: Final[Mapping[Kind, str]] = {
+    Kind.TOOLS: "tools",
+    Kind.RESOURCES: "resources",
+    Kind.TEMPLATES: "resources",
+    Kind.PROMPTS: "prompts",
+}
+
+
+class Reader:
+    """Reads the lists of one server, and remembers what only some of its clients see."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        self._over_http = config.url is not None
+        self._wider: dict[Kind, tuple[Offer, ...]] = {}
+        self._backoff = Backoff()
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is known what a client sees whom the server may ask."""
+        return bool(self._wider)
+
+    def delay(self, chance: float) -> float:
+        """Seconds until what could not be read is worth another try; `chance` is from 0 to 1."""
+        return self._backoff.delay(None, chance)
+
+    async def renew(
+        self,
+        listings: dict[Kind, Listing],
+        kinds: Set[Kind],
+        main: Connection,
+        asking: Connection | None,
+    ) -> str | None:
+        """Read some of the lists again; what there is to complain of.
+
+        `asking` is a connection over which the server may ask, where `main` is not one.
+        """
+        complaint: str | None = None
+        try:
+            async with asyncio.timeout(self._config.timeout_seconds):
+                for kind in [kind for kind in Kind if kind in kinds]:
+                    listing = await self._read(kind, main, asking)
+                    if isinstance(listing, Listing):
+                        listings[kind] = listing
+                    elif listing.situation is not Situation.NOT_RUNNING:
+                        complaint = f"asked for its {kind.value}, it {listing.reason}"
+        except TimeoutError:
+            complaint = f"it did not list what it offers in {self._config.timeout_seconds:g} s"
+        if complaint is None:
+            self._backoff = Backoff()
+        return complaint
+
+    async def _read(
+        self, kind: Kind, main: Connection, asking: Connection | None
+    ) -> Listing | Lost:
+        listing = await read_list(main, kind, over_http=self._over_http)
+        if isinstance(listing, Lost):
+            return listing
+        wider = None
+        if asking is not None:
+            wider = await read_list(asking, kind, over_http=self._over_http)
+        if isinstance(wider, Listing):
+            everyones = {offer.native for offer in listing.offers}
+            self._wider[kind] = tuple(
+                msgspec.structs.replace(offer, asks=offer.native not in everyones)
+                for offer in wider.offers
+            )
+        if kind not in self._wider:
+            return listing
+        listing = widened(listing, self._wider[kind])
+        self._wider[kind] = listing.offers
+        return listing
+
+
+async def read_list(connection: Connection, kind: Kind, *, over_http: bool) -> Listing | Lost:
+    """One list; why not, if the server was lost, or did not answer, on the way."""
+    peer = connection.peer
+    if peer is None:
+        return Lost("it has not finished its handshake")
+    if not peer.offers(_CAPABILITY[kind]):
+        return Listing()
+    gathering = Gathering(kind)
+    cursor: bytes | None = None
+    while True:
+        params = b"{}" if cursor is None else members.join([("cursor", cursor)])
+        answer = await _ask(connection, LISTS[kind], peer.back.own_params(params))
+        match answer:
+            case Lost():
+                return answer
+            case Failure():
+                # A list that does not exist: many servers have no templates.
+                return gathering.listing()
+            case Result(result=result):
+                page = read_page(kind, result, over_http=over_http)
+                if page is None:
+                    return gathering.listing()
+                cursor = gathering.add(page)
+                if cursor is None:
+                    return gathering.listing()
+
+
+async def _ask(connection: Connection, method: str, params: bytes) -> Answer:
+    """A request that is given up when nobody waits for its answer any more."""
+    answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    call = connection.call(method, params, partial(_settle, answered))
+    if isinstance(call, Lost):
+        return call
+    try:
+        return await answered
+    except asyncio.CancelledError:
+        connection.cancel(call, None)
+        raise
+
+
+def _settle(answered: asyncio.Future[Answer], answer: Answer) -> None:
+    if not answered.done():
+        answered.set_result(answer)

@@ -1,0 +1,213 @@
+"""One connection to a server: replies in any pieces, and nothing that is not one."""
+
+import gzip
+
+import pytest
+
+from anyport.upstream.http.line import (
+    TroubleKind,
+)
+from anyport.wire.http import HEAD_BYTES_MAX
+from tests.upstream.http.lines import BODY, CHUNKED, OK, WHOLE, Pool, Scene, chunk
+
+
+def test_a_whole_reply_is_given_to_its_taker_and_the_line_is_free() -> None:
+    scene = Scene()
+
+    told = scene.hear(WHOLE)
+
+    assert (told.calls, told.body) == (["answered"], BODY)
+    assert told.head is not None
+    assert told.head.status == 200
+    assert scene.pool.released == 1
+    assert scene.transport.written == b"POST / HTTP/1.1\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("reply", "body"),
+    [
+        (WHOLE, BODY),
+        (CHUNKED + chunk(BODY[:7]) + chunk(BODY[7:]) + b"0\r\n\r\n", BODY),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + WHOLE, BODY),
+        (b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n", b""),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+    ],
+)
+@pytest.mark.parametrize("known", [False, True])
+def test_a_reply_split_anywhere_is_the_same_reply(reply: bytes, body: bytes, known: bool) -> None:
+    pool = Pool()
+    if known:
+        Scene(pool).hear(reply)
+    for at in range(1, len(reply)):
+        scene = Scene(pool)
+
+        told = scene.hear(reply[:at], reply[at:])
+
+        assert (told.calls, told.body) == (["answered"], body), at
+        assert scene.transport.closing is None
+
+
+def test_a_body_as_long_as_its_head_is_not_taken_from_the_head() -> None:
+    lengths = range(len(OK), len(OK) + 60)
+    for length in lengths:
+        head = OK + b"Content-Length: %d" % length
+        pool = Pool()
+        Scene(pool).hear(head + b"\r\n\r\n" + b"y" * length)
+
+        told = Scene(pool).hear(head + b"\r", b"\n\r\n" + b"y" * length)
+
+        assert told.body == b"y" * length
+
+
+def test_a_line_is_used_for_one_request_after_the_other() -> None:
+    scene = Scene()
+    first = scene.hear(WHOLE)
+    second = scene.ask()
+    scene.hear(CHUNKED, chunk(b"{}"), b"0\r\n\r\n")
+    third = scene.ask()
+    scene.hear(WHOLE)
+
+    assert [told.body for told in (first, second, third)] == [BODY, b"{}", BODY]
+    assert scene.pool.released == 3
+
+
+def test_a_server_that_closes_after_its_reply_is_believed() -> None:
+    scene = Scene()
+
+    told = scene.hear(OK + b"Connection: close\r\nContent-Length: 2\r\n\r\n{}")
+
+    assert told.body == b"{}"
+    assert scene.transport.closing == "closed"
+    assert scene.pool.released == 0
+
+
+def test_a_body_without_a_length_ends_with_the_connection() -> None:
+    scene = Scene()
+    told = scene.hear(OK + b"\r\n", b'{"a"', b":1}")
+    assert not told.calls
+
+    scene.line.eof_received()
+
+    assert told.body == b'{"a":1}'
+    assert scene.transport.closing == "closed"
+
+
+@pytest.mark.parametrize(
+    "reply", [b"", WHOLE[:10], WHOLE[:-1], CHUNKED, CHUNKED + chunk(BODY), CHUNKED + b"5\r\nab"]
+)
+def test_a_reply_that_is_cut_short_is_no_reply(reply: bytes) -> None:
+    scene = Scene()
+    scene.hear(*[reply] * bool(reply))
+
+    scene.line.eof_received()
+    scene.line.connection_lost(None)
+
+    assert scene.told.calls == ["failed"]
+    assert scene.trouble[0] is TroubleKind.CUT
+    assert scene.pool.forgotten == 1
+
+
+@pytest.mark.parametrize("after", [WHOLE, b"\r\n", b"x"])
+def test_a_reply_that_nobody_asked_for_costs_the_connection(after: bytes) -> None:
+    scene = Scene()
+    told = scene.hear(WHOLE)
+
+    scene.hear(after)
+
+    assert told.calls == ["answered"]
+    assert scene.transport.closing == "aborted"
+
+
+def test_two_replies_at_once_are_none() -> None:
+    scene = Scene()
+
+    scene.hear(WHOLE + WHOLE)
+
+    assert scene.told.calls == ["failed"]
+    assert scene.trouble[0] is TroubleKind.MALFORMED
+    assert scene.transport.closing == "aborted"
+
+
+def test_what_follows_a_chunked_reply_costs_the_connection_but_not_the_reply() -> None:
+    scene = Scene()
+
+    told = scene.hear(CHUNKED + chunk(BODY) + b"0\r\n\r\n" + WHOLE)
+
+    assert (told.calls, told.body) == (["answered"], BODY)
+    assert scene.pool.released == 0
+    assert scene.transport.closing == "closed"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"SSH-2.0-OpenSSH_9.7\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{}",
+        CHUNKED + b"zz\r\n",
+        CHUNKED + b"2\r\n{}x\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X-Long: y\r\n" * HEAD_BYTES_MAX,
+        OK + b"Content-Length: 2\r\n\r\n{}x",
+    ],
+)
+def test_what_is_not_http_is_an_error_and_costs_the_connection(reply: bytes) -> None:
+    scene = Scene()
+
+    scene.hear(reply)
+
+    assert scene.told.calls == ["failed"]
+    assert scene.trouble[0] is TroubleKind.MALFORMED
+    assert scene.transport.closing == "aborted"
+
+
+@pytest.mark.parametrize("framed", [True, False])
+def test_a_body_over_the_limit_is_given_up(framed: bool) -> None:
+    scene = Scene(Pool(bytes_max=100))
+    body = b"y" * 101
+
+    if framed:
+        scene.hear(OK + b"Content-Length: 101\r\n\r\n", body)
+    else:
+        scene.hear(CHUNKED, chunk(body[:60]), chunk(body[60:]))
+
+    assert scene.trouble[0] is TroubleKind.TOO_LARGE
+    assert "100 bytes" in scene.trouble[1]
+    assert scene.transport.closing == "aborted"
+
+
+def squeezed(body: bytes, length: int | None = None) -> bytes:
+    size = len(body) if length is None else length
+    return OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%b" % (size, body)
+
+
+def test_a_compressed_reply_is_unpacked() -> None:
+    scene = Scene()
+
+    assert scene.hear(squeezed(gzip.compress(BODY, mtime=0))).body == BODY
+    assert scene.pool.released == 1
+
+
+def test_a_compressed_reply_may_have_no_body_at_all() -> None:
+    assert Scene().hear(squeezed(b"")).calls == ["answered"]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (gzip.compress(bytes(5000), mtime=0), TroubleKind.TOO_LARGE),
+        (b"not gzip", TroubleKind.MALFORMED),
+        (gzip.compress(BODY, mtime=0)[:-4], TroubleKind.MALFORMED),
+        (gzip.compress(BODY, mtime=0) + b"more", TroubleKind.MALFORMED),
+    ],
+)
+def test_a_reply_that_does_not_unpack_is_an_error(body: bytes, kind: TroubleKind) -> None:
+    scene = Scene()
+
+    scene.hear(squeezed(body))
+
+    assert scene.told.calls == ["failed"]
+    assert scene.trouble[0] is kind
+    assert scene.transport.closing == "aborted"

@@ -1,0 +1,131 @@
+"""One connection to a server: streams, giving up, and how long one waits."""
+
+from anyport.upstream.http.line import (
+    INTERIM_REPLIES_MAX,
+    KEPT_SECONDS_MAX,
+    QUIET_SECONDS_MAX,
+    TroubleKind,
+)
+from tests.upstream.http.lines import BODY, OK, STREAM, WHOLE, Pool, Scene, chunk
+
+
+def test_a_stream_is_told_as_it_comes() -> None:
+    scene = Scene()
+    scene.hear(STREAM)
+    assert scene.told.calls == ["opened"]
+
+    scene.hear(chunk(b"data: 1\n\n"), chunk(b"data: 2\n\n"))
+    assert scene.told.body == b"data: 1\n\ndata: 2\n\n"
+
+    scene.hear(b"0\r\n\r\n")
+    assert scene.told.calls == ["opened", "portion", "portion", "closed"]
+    assert scene.told.trouble is None
+    assert scene.pool.released == 1
+
+
+def test_a_stream_may_be_longer_than_any_body() -> None:
+    scene = Scene(Pool(bytes_max=10))
+
+    scene.hear(STREAM, *[chunk(b"data: 1\n\n")] * 50)
+
+    assert scene.told.trouble is None
+    assert len(scene.told.body) == 450
+
+
+def test_a_stream_that_is_cut_says_so() -> None:
+    scene = Scene()
+    scene.hear(STREAM, chunk(b"data: 1\n\n"))
+
+    scene.line.connection_lost(None)
+
+    assert scene.told.calls[-1] == "closed"
+    assert scene.trouble[0] is TroubleKind.CUT
+
+
+def test_giving_up_closes_the_connection_and_nobody_is_called() -> None:
+    scene = Scene()
+    scene.hear(STREAM)
+
+    scene.ticket.close()
+    scene.ticket.close()
+    scene.line.connection_lost(None)
+
+    assert scene.told.calls == ["opened"]
+    assert scene.transport.closing == "aborted"
+
+
+def test_giving_up_in_the_middle_of_a_stream_leaves_no_line_to_use_again() -> None:
+    scene = Scene()
+    scene.told.on_portion = scene.ticket.close
+
+    scene.hear(STREAM + chunk(b"data: 1\n\n") + b"0\r\n\r\n")
+
+    assert scene.told.calls == ["opened", "portion"]
+    assert scene.pool.released == 0
+
+
+def test_giving_up_after_the_reply_leaves_the_line_to_others() -> None:
+    scene = Scene()
+    old = scene.ticket
+    scene.hear(WHOLE)
+    scene.ask()
+
+    old.close()
+
+    assert scene.transport.closing is None
+
+
+def test_a_few_interim_replies_are_passed_over_and_more_are_an_attack() -> None:
+    interim = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+    patient, flooded = Scene(), Scene()
+
+    patient.hear(interim * INTERIM_REPLIES_MAX + WHOLE)
+    flooded.hear(interim * (INTERIM_REPLIES_MAX + 1) + WHOLE)
+
+    assert patient.told.body == BODY
+    assert flooded.trouble[0] is TroubleKind.MALFORMED
+
+
+def test_the_count_of_interim_replies_begins_anew_with_each_request() -> None:
+    scene = Scene()
+    for _ in range(INTERIM_REPLIES_MAX + 1):
+        scene.hear(b"HTTP/1.1 100 Continue\r\n\r\n" + WHOLE)
+        assert scene.told.body == BODY
+        scene.told = scene.ask()
+
+
+def test_an_idle_line_is_used_again_only_while_it_is_young() -> None:
+    scene = Scene()
+    scene.hear(WHOLE)
+    scene.line.since = 100.0
+
+    assert scene.line.usable(100.0 + KEPT_SECONDS_MAX)
+    assert not scene.line.usable(100.1 + KEPT_SECONDS_MAX)
+    assert scene.transport.closing == "aborted"
+    assert not scene.line.open
+
+
+def test_a_server_that_says_nothing_for_long_is_given_up() -> None:
+    scene = Scene()
+    scene.line.look(0.0)
+    scene.line.look(QUIET_SECONDS_MAX)
+    assert not scene.told.calls
+    scene.hear(OK)
+    scene.line.look(QUIET_SECONDS_MAX + 1)
+    scene.line.look(2 * QUIET_SECONDS_MAX)
+    assert not scene.told.calls
+
+    scene.line.look(2 * QUIET_SECONDS_MAX + 2)
+
+    assert scene.trouble[0] is TroubleKind.TIMEOUT
+
+
+def test_a_stream_may_be_quiet_for_as_long_as_it_likes() -> None:
+    scene = Scene()
+    scene.hear(STREAM)
+
+    scene.line.look(0.0)
+    scene.line.look(10 * QUIET_SECONDS_MAX)
+
+    assert scene.told.calls == ["opened"]
+    assert scene.line.open

@@ -1,0 +1,207 @@
+"""HTTP+SSE: one stream for the answers, and the end of everything when it ends."""
+
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from anyport.protocol.errors import Situation
+from anyport.upstream.connection import Answer, Call, Lost
+from anyport.upstream.tender import State
+from anyport.wire.frame import Failure, Result
+from tests.upstream.fakes import Message, run, until
+from tests.upstream.web import Heard, Reply, Scene, Web, call, lost
+
+
+class Events:
+    """A server of the first revision."""
+
+    def __init__(self, endpoint: str = "/messages?session_id=1") -> None:
+        self.endpoint = endpoint
+        self.streams: list[Reply] = []
+        self.accepts: Callable[[Heard, Reply], None] = lambda _, reply: reply.whole(
+            202, b"Accepted", "text/plain"
+        )
+        self.answers: Callable[[Message], Message | None] = lambda message: {
+            "id": message["id"],
+            "result": {"n": message["id"]},
+        }
+
+    def __call__(self, heard: Heard, reply: Reply) -> None:
+        if heard.verb == "GET":
+            self.streams.append(reply)
+            reply.stream()
+            reply.event(self.endpoint, name="endpoint")
+        elif heard.target == "/mcp":
+            reply.whole(405)
+        else:
+            self._take(heard, reply)
+
+    def _take(self, heard: Heard, reply: Reply) -> None:
+        method = heard.method
+        if method == "initialize":
+            told = {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}}
+            reply.whole(202)
+            self.streams[-1].event({"id": heard.id, "result": told})
+        elif heard.id is None:
+            reply.whole(202)
+        else:
+            self.accepts(heard, reply)
+            found = self.answers(heard.message)
+            if found is not None:
+                self.streams[-1].event(found)
+
+
+def play(site: Events, scene: Callable[[Web, Scene], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        async with Web(site) as web, Scene(web.url) as at:
+            await at.connected()
+            await scene(web, at)
+
+    run(whole)
+
+
+def test_messages_go_to_the_address_the_server_names_and_answers_come_on_the_stream() -> None:
+    async def scene(web: Web, at: Scene) -> None:
+        connection = await at.connected()
+        assert isinstance(await call(connection), Result)
+
+        assert at.tender.road.transport == "sse"
+        assert connection.peer is not None
+        assert connection.peer.revision.name == "2024-11-05"
+        posted = [heard for heard in web.heard if heard.target.startswith("/messages")]
+        assert [heard.method for heard in posted] == [
+            "initialize",
+            "notifications/initialized",
+            "tools/call",
+        ]
+        assert {heard.target for heard in posted} == {"/messages?session_id=1"}
+
+    play(Events(), scene)
+
+
+@pytest.mark.parametrize("endpoint", ["messages?s=1", "/messages?s=1", "?s=1"])
+def test_the_address_may_be_relative(endpoint: str) -> None:
+    async def scene(web: Web, at: Scene) -> None:
+        expected = "/mcp?s=1" if endpoint == "?s=1" else "/messages?s=1"
+        assert web.heard[-1].target == expected
+
+    play(Events(endpoint), scene)
+
+
+def test_an_absolute_address_on_the_same_origin_is_fine() -> None:
+    async def whole() -> None:
+        site = Events()
+        async with Web(site) as web:
+            site.endpoint = f"http://127.0.0.1:{web.port}/messages"
+            async with Scene(web.url) as at:
+                await at.connected()
+
+    run(whole)
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["http://other.example/messages", "//other.example/x", "https://127.0.0.1/", "file:///x"],
+)
+def test_credentials_are_not_sent_to_another_origin(endpoint: str) -> None:
+    async def whole() -> None:
+        async with Web(Events(endpoint)) as web, Scene(web.url, transport="sse") as at:
+            assert "address for messages" in await at.refused()
+            assert web.methods() == []
+
+    run(whole)
+
+
+def test_the_server_may_ask_and_tell_on_the_stream() -> None:
+    site = Events()
+
+    async def scene(web: Web, at: Scene) -> None:
+        connection = await at.connected()
+        site.streams[0].event({"id": "q", "method": "sampling/createMessage", "params": {}})
+        site.streams[0].event({"method": "notifications/message", "params": {}})
+        await until(lambda: bool(at.ear.requests and at.ear.notifications))
+        connection.answer(at.ear.requests[0].id, Failure(b'"q"', b'{"code":-1,"message":"no"}'))
+        await until(lambda: "error" in web.heard[-1].message)
+
+        assert web.heard[-1].message["id"] == "q"
+
+    play(site, scene)
+
+
+def test_a_message_that_is_not_accepted_costs_one_call() -> None:
+    site = Events()
+    site.accepts = lambda _, reply: reply.whole(400, b"Bad", "text/plain")
+    site.answers = lambda _: None
+
+    async def scene(web: Web, at: Scene) -> None:
+        found = await lost(await at.connected())
+
+        assert "HTTP 400 and text/plain" in found.reason
+        assert found.situation is Situation.MISBEHAVED
+        assert at.tender.state is State.READY
+
+    play(site, scene)
+
+
+def test_an_error_instead_of_an_acceptance_is_the_answer() -> None:
+    site = Events()
+    told = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"no"}}'
+    site.accepts = lambda _, reply: reply.whole(404, told)
+    site.answers = lambda _: None
+
+    async def scene(web: Web, at: Scene) -> None:
+        found = await call(await at.connected())
+
+        assert isinstance(found, Failure)
+        assert json.loads(found.error)["code"] == -32001
+
+    play(site, scene)
+
+
+def test_when_the_stream_ends_everything_ends_and_begins_anew() -> None:
+    site = Events()
+    site.answers = lambda _: None
+
+    async def scene(web: Web, at: Scene) -> None:
+        connection = await at.connected()
+        answers: list[Answer] = []
+        connection.call("tools/call", b'{"name":"x"}', answers.append)
+        await until(lambda: bool(web.of("tools/call")))
+        web.heard.clear()
+        site.streams[0].end()
+        await until(lambda: bool(answers))
+
+        assert answers == [Lost("it closed its event stream")]
+        await until(lambda: len(at.ready) == 2)
+        assert [heard.verb for heard in web.heard][:1] == ["GET"], "what it speaks is known"
+
+    play(site, scene)
+
+
+def test_a_server_is_told_that_a_call_is_cancelled() -> None:
+    site = Events()
+    site.answers = lambda _: None
+
+    async def scene(web: Web, at: Scene) -> None:
+        connection = await at.connected()
+        sent = connection.call("tools/call", b'{"name":"x"}', lambda _: None)
+        assert isinstance(sent, Call)
+        await until(lambda: bool(web.of("tools/call")))
+
+        connection.cancel(sent, None)
+
+        await until(lambda: bool(web.of("notifications/cancelled")))
+
+    play(site, scene)
+
+
+def test_the_stream_is_closed_when_the_gateway_stops() -> None:
+    site = Events()
+
+    async def scene(web: Web, at: Scene) -> None:
+        await at.tender.stop()
+        await until(site.streams[0].gone.is_set)
+
+    play(site, scene)
