@@ -42,6 +42,9 @@ class FakeRelay:
             exchange.end(Answered(self.result))
         self.open.clear()
 
+    def again(self, *_: object) -> None:
+        return None
+
     def describe(self, profile: str) -> Description:
         return Description(b"{}", None)
 

@@ -11,7 +11,8 @@ import stat
 from collections.abc import Callable
 from typing import Final
 
-from anyport.protocol.conversation import Conversation, Relay
+from anyport.protocol.conversation import Conversation
+from anyport.protocol.front import Relay
 from anyport.wire import codec
 from anyport.wire.backlog import Backlog
 from anyport.wire.framing import LineSplitter, Overlong, line
@@ -41,7 +42,7 @@ class Outlet:
         if self._pollable:
             os.set_blocking(fd, False)
 
-    def send(self, frame: bytes) -> None:
+    def note(self, frame: bytes) -> None:
         """Queue one frame."""
         if self.broken:
             return
@@ -51,6 +52,10 @@ class Outlet:
         elif not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
+
+    def end(self, frame: bytes, code: int | None = None) -> None:
+        """Queue an answer: on a pipe it is a frame like any other."""
+        self.note(frame)
 
     @property
     def unsent_bytes(self) -> int:
@@ -116,7 +121,8 @@ class StdioIngress:
         self.conversation = Conversation(
             profile=profile,
             relay=relay,
-            send=self._outlet.send,
+            teller=self._outlet,
+            transport="stdio",
             new_session_id=lambda: os.urandom(8).hex(),
         )
         self._splitter = LineSplitter(codec.INBOUND.bytes_max)
@@ -131,7 +137,7 @@ class StdioIngress:
         try:
             await self._done.wait()
         finally:
-            self.conversation.close()
+            self.conversation.leave()
             self._unwatch()
             self._outlet.restore()
 

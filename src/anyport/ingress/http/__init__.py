@@ -1,0 +1,1 @@
+"""Clients over HTTP: connections, sessions, streams, and the door they come through."""

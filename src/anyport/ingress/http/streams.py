@@ -1,0 +1,183 @@
+"""Event streams to one client: sent on a connection, kept for a while, resumed on another.
+
+Each stream of a session counts its events. What has been sent is kept within bounds, so that a
+client that lost its connection can ask for what came after the last event it saw (and only for
+events of that stream). Knows events and connections; not what the frames mean.
+"""
+
+from collections import deque
+from typing import Final
+
+from anyport.ingress.http.inlet import Inlet
+from anyport.wire.events import event
+
+EVENTS_KEPT_MAX: Final = 512
+"""Of one session, over all its streams."""
+EVENT_BYTES_KEPT_MAX: Final = 1024 * 1024
+"""Of one session; a larger event is sent but cannot be asked for again."""
+STREAMS_KEPT_MAX: Final = 64
+"""Of one session; the oldest that has ended makes room."""
+RETRY_MS: Final = 1000
+"""How long a client should wait before it comes back for the rest of a stream."""
+HEADERS: Final = (
+    ("content-type", "text/event-stream"),
+    ("cache-control", "no-cache, no-transform"),
+    ("x-accel-buffering", "no"),
+)
+
+
+class Shelf:
+    """The events one session keeps, oldest first."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, Resumable] = {}
+        self._kept: deque[tuple[Resumable, int, bytes]] = deque()
+        self._bytes = 0
+        self._opened = 0
+
+    def open(self, *, primed: bool) -> "Resumable":
+        """A new stream."""
+        if len(self.streams) >= STREAMS_KEPT_MAX:
+            oldest = next((id for id, stream in self.streams.items() if stream.ended), "")
+            self.streams.pop(oldest, None)
+        self._opened += 1
+        stream = Resumable(f"{self._opened:x}", self, primed=primed)
+        self.streams[stream.id] = stream
+        return stream
+
+    def keep(self, stream: "Resumable", number: int, raw: bytes) -> None:
+        """Remember an event, and forget the oldest if there is no room."""
+        size = len(raw)
+        if size > EVENT_BYTES_KEPT_MAX:
+            return
+        kept = self._kept
+        kept.append((stream, number, raw))
+        self._bytes += size
+        while len(kept) > EVENTS_KEPT_MAX or self._bytes > EVENT_BYTES_KEPT_MAX:
+            self._bytes -= len(kept.popleft()[2])
+
+    def after(self, stream: "Resumable", number: int) -> list[bytes]:
+        """What a stream sent after an event."""
+        return [raw for owner, at, raw in self._kept if owner is stream and at > number]
+
+    def find(self, last_event_id: str) -> "tuple[Resumable, int] | None":
+        """The stream and the place in it that an event id names."""
+        id, dash, number = last_event_id.partition("-")
+        stream = self.streams.get(id)
+        if stream is None or not dash or not number.isascii() or not number.isdigit():
+            return None
+        at = int(number[:9])
+        return (stream, at) if at <= stream.count else None
+
+
+class Resumable:
+    """One stream of a session."""
+
+    __slots__ = ("_inlets", "_name", "_primed", "_shelf", "_waiting", "count", "ended", "id")
+
+    def __init__(self, id: str, shelf: Shelf, *, primed: bool) -> None:
+        self.id = id
+        self._name = id.encode()
+        self.count = 0
+        """Events so far."""
+        self.ended = False
+        self._shelf = shelf
+        self._primed = primed
+        self._inlets: list[Inlet] = []
+        """Connections that carry it; an event goes to the one opened last, and to no other."""
+        self._waiting = 0
+        """The first event that went out on no connection."""
+
+    @property
+    def carried(self) -> bool:
+        """Whether a client is there to read it."""
+        return bool(self._inlets)
+
+    def carry(self, inlet: Inlet, after: int | None = None) -> None:
+        """Send the stream on this connection from now on, what was missed first."""
+        inlet.open_events(self, HEADERS)
+        self._inlets.append(inlet)
+        if self._primed and after is None:
+            # "The server SHOULD immediately send an SSE event consisting of an event ID and an
+            # empty data field in order to prime the client to reconnect" (2025-11-25).
+            inlet.write(b"id: %b-%d\nretry: %d\ndata: \n\n" % (self._name, self.count, RETRY_MS))
+        missed = self._waiting if after is None else after
+        if self.count > missed:
+            for raw in self._shelf.after(self, missed):
+                inlet.write(raw)
+        self._waiting = self.count
+        if self.ended:
+            self._finish()
+
+    def note(self, frame: bytes) -> None:
+        """Send one frame, or keep it until someone comes for it."""
+        self.count = count = self.count + 1
+        raw = event(frame, id=b"%b-%d" % (self._name, count))
+        self._shelf.keep(self, count, raw)
+        if self._inlets:
+            self._inlets[-1].write(raw)
+            self._waiting = count
+
+    def end(self, frame: bytes) -> None:
+        """Send the last frame."""
+        self.note(frame)
+        self.ended = True
+        self._finish()
+
+    def cut(self, inlet: Inlet) -> None:
+        """A connection that carried it is gone."""
+        if inlet in self._inlets:
+            self._inlets.remove(inlet)
+
+    def close(self) -> None:
+        """Nothing more will come on it, and there is no answer to end it with."""
+        self.ended = True
+        self._finish()
+
+    def _finish(self) -> None:
+        inlets, self._inlets = self._inlets, []
+        for inlet in inlets:
+            inlet.stream = None
+            inlet.finish()
+
+
+class Plain:
+    """A stream that cannot be resumed: its client asks again if it is lost."""
+
+    __slots__ = ("_inlet",)
+
+    def __init__(self, inlet: Inlet, fields: tuple[tuple[str, str], ...] = ()) -> None:
+        self._inlet: Inlet | None = inlet
+        inlet.open_events(self, (*HEADERS, *fields))
+
+    def note(self, frame: bytes) -> None:
+        """Send one frame."""
+        if self._inlet is not None:
+            self._inlet.write(event(frame))
+
+    def end(self, frame: bytes) -> None:
+        """Send the last frame."""
+        self.note(frame)
+        self.close()
+
+    def cut(self, inlet: Inlet) -> None:
+        """The connection is gone."""
+        self._inlet = None
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        inlet, self._inlet = self._inlet, None
+        if inlet is not None:
+            inlet.stream = None
+            inlet.finish()
+
+
+class PlainOpener:
+    """Opens such streams."""
+
+    def open_stream(self, inlet: Inlet) -> None:
+        """An answer becomes a stream."""
+        Plain(inlet)
+
+
+PLAIN: Final = PlainOpener()
