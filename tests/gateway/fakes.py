@@ -16,14 +16,17 @@ from anyport.protocol.exchange import (
     Happening,
     Question,
     Refused,
+    Teller,
 )
 from anyport.protocol.method import METHODS, Kind
+from anyport.protocol.principal import LOCAL
 from anyport.protocol.revision import NEWEST_LEGACY, NEWEST_MODERN, Revision
 from anyport.routing.offers import Listing, Offer
 from anyport.upstream.connection import Connection
 from anyport.upstream.server import LeaseKey, Server, Setting
 from anyport.upstream.tender import Ready
-from anyport.wire import codec
+from anyport.wire import codec, members
+from tests.protocol.fakes import Wire
 from tests.upstream.fakes import Ear, FakeChannel, Message, peer_of
 
 LEGACY, MODERN = NEWEST_LEGACY, NEWEST_MODERN
@@ -34,16 +37,19 @@ class FakeSession:
 
     def __init__(self, id: str = "mine", capabilities: Message | None = None) -> None:
         self.id = id
+        self.principal = LOCAL
         self.profile = "default"
         self.revision = LEGACY
         self.capabilities: ClientCapabilities = declared(capabilities or {})
         self.client: bytes | None = None
         self.log_level: str | None = None
         self.subscriptions: set[str] = set()
+        self.transport = "stdio"
+        self.parting = "ended by the client"
         self.asked: list[Question] = []
         self.notified: list[tuple[str, Any]] = []
 
-    def ask(self, question: Question) -> None:
+    def ask(self, question: Question, teller: Teller | None = None) -> None:
         self.asked.append(question)
 
     def notify(self, method: str, params: bytes | None) -> None:
@@ -72,11 +78,14 @@ class Asked:
         self, method: str = "tools/call", params: Message | None = None, by: Caller | None = None
     ) -> None:
         self.told: list[Happening] = []
+        raw = json.dumps(params or {}, separators=(",", ":")).encode()
         self.exchange = Exchange(
             id=b"1",
             method=METHODS[method],
-            params=json.dumps(params or {}, separators=(",", ":")).encode(),
+            params=raw,
+            found=members.members(raw),
             caller=by or caller(),
+            teller=Wire(),
             tell=lambda _, happening: self.told.append(happening),
         )
 

@@ -14,6 +14,7 @@ from anyport.gateway.relay import Relay
 from anyport.protocol.exchange import Ending, Exchange, Notice
 from anyport.protocol.legacy_front import Description
 from anyport.protocol.method import Kind
+from anyport.upstream.server import SHARED
 from tests.gateway.fakes import (
     LEGACY,
     MODERN,
@@ -207,10 +208,29 @@ def test_listening_is_acknowledged_with_what_is_honoured() -> None:
     assert json.loads(notice.params) == {
         "notifications": {"toolsListChanged": True, "resourceSubscriptions": ["x:1"]}
     }
-    assert scene.feed.uris_of(scene.server) == {"x:1"}
+    assert scene.feed.uris_of(scene.server, SHARED) == {"x:1"}
     asked.exchange.cancel()
     assert scene.feed.listening == {}
-    assert scene.feed.uris_of(scene.server) == frozenset()
+    assert scene.feed.uris_of(scene.server, SHARED) == frozenset()
+
+
+def test_following_a_resource_waits_until_it_is_known_whose_it_is() -> None:
+    scene = Scene()
+    scene.server.listed = False
+
+    wishes = {"resourceSubscriptions": ["x:1"]}
+    asked = scene.ask("subscriptions/listen", {"notifications": wishes})
+    gone = scene.ask("subscriptions/listen", {"notifications": wishes})
+    gone.exchange.cancel()
+    assert asked.told == []
+    scene.server.offer(Kind.RESOURCES, "x:1")
+    scene.profile.refresh()
+    scene.desk.lists_settled()
+
+    (notice,) = asked.told
+    assert isinstance(notice, Notice)
+    assert json.loads(notice.params) == {"notifications": wishes}
+    assert [listening.exchange for listening in scene.feed.listening.values()] == [asked.exchange]
 
 
 @pytest.mark.parametrize("params", [{}, {"notifications": []}, {"notifications": None}])

@@ -85,3 +85,41 @@ def test_a_question_that_makes_no_sense_is_refused(
 def test_arguments_that_are_no_object_are_refused(archive: Archive) -> None:
     with pytest.raises(BadQuery):
         asyncio.run(archive.events.query(b"[]"))
+
+
+def pages(archive: Archive, **parameters: str) -> list[list[str]]:
+    """The trace ids of every page, from the newest page to the oldest."""
+    found: list[list[str]] = []
+    cursor: str | None = None
+    while True:
+        asked = parameters if cursor is None else {**parameters, "cursor": cursor}
+        page = asyncio.run(archive.events.page(asked))
+        found.append([json.loads(line)["trace_id"] for line in page.lines])
+        cursor = page.cursor
+        if cursor is None:
+            return found
+
+
+def test_pages_joined_are_the_whole_though_all_happened_at_one_moment(archive: Archive) -> None:
+    whole = [event["trace_id"] for event in archive.ask()]
+
+    found = pages(archive, limit="4")
+
+    assert [len(page) for page in found] == [4, 4, 3]
+    assert [trace for page in reversed(found) for trace in page] == whole
+
+
+def test_a_page_that_is_just_full_may_be_followed_by_an_empty_one(archive: Archive) -> None:
+    assert [len(page) for page in pages(archive, limit="11")] == [11, 0]
+
+
+def test_pages_can_be_narrowed_like_a_search(archive: Archive) -> None:
+    found = pages(archive, event_type="gateway.tool_call", status="pending", limit="2")
+
+    assert [len(page) for page in found] == [2, 2, 1]
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "é", "WzFd", "WzEsIjIiLC0xXQ", "W10="])
+def test_a_cursor_that_was_never_given_is_refused(archive: Archive, cursor: str) -> None:
+    with pytest.raises(BadQuery, match="The cursor is not one that was given here"):
+        asyncio.run(archive.events.page({"cursor": cursor}))

@@ -1,14 +1,17 @@
 """What servers say on their own, and who gets to hear it."""
 
 import json
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
 from anyport.gateway.feed import Feed, Listening
 from anyport.protocol.exchange import Exchange, Log, Notice
 from anyport.protocol.method import Kind
+from anyport.protocol.principal import Principal
 from anyport.upstream.server import SHARED, LeaseKey
+from anyport.upstream.tender import Tender
 from anyport.wire.frame import Notification
 from tests.gateway.fakes import MODERN, Asked, FakeServer, FakeSession, caller, profile_of
 
@@ -106,8 +109,22 @@ def test_the_resources_that_someone_follows_are_known_by_their_native_names() ->
     scene.one.subscriptions.add("x:1")
     scene.listen(uris=frozenset({"x:2"}))
 
-    assert scene.feed.uris_of(scene.server) == {"x:1", "x:2"}
-    assert scene.feed.uris_of(FakeServer("other")) == frozenset()
+    assert scene.feed.uris_of(scene.server, SHARED) == {"x:1", "x:2"}
+    assert scene.feed.uris_of(FakeServer("other"), SHARED) == frozenset()
+
+
+def test_a_session_with_a_connection_of_its_own_hears_of_resources_over_that_one_alone() -> None:
+    scene = Scene()
+    scene.one.subscriptions.add("x:1")
+    scene.two.subscriptions.add("x:1")
+    own = LeaseKey(owner="one", interactive=True)
+    scene.server.tenders[own] = cast(Tender, None)
+
+    assert scene.feed.uris_of(scene.server, own) == {"x:1"}
+    scene.say("notifications/resources/updated", uri="x:1")
+    assert (len(scene.one.notified), len(scene.two.notified)) == (0, 1)
+    scene.say("notifications/resources/updated", own, uri="x:1")
+    assert (len(scene.one.notified), len(scene.two.notified)) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +156,43 @@ def test_a_log_names_its_server_and_over_a_shared_connection_reaches_everyone() 
 
     for session in (scene.one, scene.two):
         assert [params["logger"] for _, params in session.notified] == ["s/db", "s"]
+
+
+def test_a_log_that_may_be_about_somebody_elses_call_reaches_nobody() -> None:
+    scene = Scene()
+    scene.two.principal = Principal("token", "another")
+    scene.say("notifications/message", level="info", data="x")
+    assert scene.one.notified == scene.two.notified == []
+
+    scene.feed.closed(scene.two)
+    scene.say("notifications/message", level="info", data="x")
+    assert len(scene.one.notified) == 1
+
+    stranger = Asked(
+        "tools/call", by=replace(caller(revision=MODERN), principal=Principal("t", "u"))
+    )
+    scene.open.append(stranger.exchange)
+    scene.say("notifications/message", level="info", data="x")
+    assert len(scene.one.notified) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "calls", "along"),
+    [(LeaseKey(owner="one"), 1, True), (LeaseKey(owner="one"), 2, False), (SHARED, 1, False)],
+)
+def test_a_log_goes_along_with_the_one_call_that_it_can_belong_to(
+    key: LeaseKey, calls: int, along: bool
+) -> None:
+    scene = Scene()
+    asked = [Asked("tools/call", by=caller(scene.one)) for _ in range(calls)]
+    others = Asked("tools/call", by=caller(scene.two))
+    scene.open = [call.exchange for call in (*asked, others)]
+
+    scene.say("notifications/message", key, level="info", data="hello")
+
+    assert [isinstance(told, Log) for told in asked[0].told] == [True] * along
+    assert [method for method, _ in scene.one.notified] == ["notifications/message"] * (not along)
+    assert others.told == []
 
 
 def test_a_transparent_profile_passes_a_log_untouched() -> None:

@@ -1,7 +1,7 @@
 """Which resources are followed, and what their servers hear of it."""
 
 import json
-from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -10,7 +10,8 @@ from anyport.gateway.interest import Interest
 from anyport.protocol.method import Kind
 from anyport.protocol.revision import Revision
 from anyport.routing.route import Route
-from anyport.upstream.tender import Ready
+from anyport.upstream.server import SHARED, LeaseKey
+from anyport.upstream.tender import Ready, Tender
 from tests.gateway.fakes import LEGACY, MODERN, Asked, FakeServer, FakeSession, caller, profile_of
 from tests.upstream.fakes import say
 
@@ -133,11 +134,35 @@ def test_a_restarted_server_is_told_again_what_is_followed() -> None:
     scene = Scene()
     scene.take("subscribe", scene.session())
     scene.answer(result={})
-    scene.server.shown_main = SimpleNamespace(connection=scene.server.connection)
 
-    scene.interest.restore(scene.server)
+    scene.interest.restore(scene.server, SHARED)
 
     assert scene.told == [("resources/subscribe", "x:1")] * 2
+
+
+def test_a_session_follows_over_the_connection_that_is_its_own() -> None:
+    scene = Scene()
+    mine = LeaseKey(owner="mine", interactive=True)
+    scene.server.tenders[mine] = cast(Tender, None)
+
+    scene.take("subscribe", scene.session("mine"))
+    scene.answer(result={})
+    scene.take("subscribe", scene.session("another"))
+
+    assert scene.server.leased == [mine, SHARED]
+    assert scene.told == [("resources/subscribe", "x:1")] * 2
+
+
+def test_a_server_hears_that_the_last_follower_has_left() -> None:
+    scene = Scene()
+    session = scene.session()
+    scene.take("subscribe", session)
+    scene.answer(result={})
+
+    scene.feed.closed(session)
+    scene.interest.forget(scene.server, session)
+
+    assert scene.told[1:] == [("resources/unsubscribe", "x:1")]
 
 
 def test_the_wishes_of_a_listener_count_as_much_as_those_of_a_session() -> None:

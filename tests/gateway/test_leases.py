@@ -33,6 +33,7 @@ def test_a_connection_over_which_a_server_may_ask_belongs_to_one_session(
 
     assert (key.owner == "mine") is own
     assert json.loads(key.capabilities) == (capabilities if own else {})
+    assert key.interactive is (own and bool(capabilities))
 
 
 def test_capabilities_that_are_not_carried_are_not_declared() -> None:

@@ -1,18 +1,22 @@
-"""One start and one ending in the journal for every call."""
+"""One ending in the journal for every call, and a start for those that take a while."""
 
 import json
+import random
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from anyport.gateway.ledger import CONTEXT_BYTES_MAX, Ledger, client_words
+from anyport.gateway.ledger import CONTEXT_BYTES_MAX, DRAWN_IDS, HABITS_MAX, Ledger, client_words
+from anyport.gateway.metrics import Metrics
 from anyport.protocol.errors import Situation, lost
 from anyport.protocol.exchange import Answered, Ending, Failed, Refused
 from anyport.protocol.legacy_front import LegacySession
 from anyport.record.journal import Journal
+from anyport.wire import members
 from tests.gateway.fakes import LEGACY, Asked, FakeSession, caller, declared
+from tests.protocol.fakes import Wire
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
@@ -25,16 +29,28 @@ class Book:
         journal = Journal(path, source="test", clock=lambda: 0.0, redact=str)
         journal.subscribe(lambda line: self.events.append(json.loads(line)))
         ticks, drawn = count(), count(1)
+        self.metrics = Metrics(lambda: 0.0)
         self.ledger = Ledger(
-            journal, lambda: next(ticks) * 0.25, lambda size: next(drawn).to_bytes(size)
+            journal,
+            lambda: next(ticks) * 0.25,
+            lambda size: random.Random(next(drawn)).randbytes(size),
+            self.metrics,
         )
 
-    def play(self, asked: Asked, ending: Ending) -> dict[str, Any]:
+    def play(
+        self, asked: Asked, ending: Ending, *, lingers: bool = False, waited: float | None = 0.1
+    ) -> dict[str, Any]:
         """A whole call; the event of its ending."""
         self.ledger.identify(asked.exchange)
-        self.ledger.begin(asked.exchange, "s", "echo")
-        self.ledger.end(asked.exchange, "s", "echo", ending)
+        if lingers:
+            self.ledger.begin(asked.exchange, "s", "echo")
+        self.ledger.end(asked.exchange, "s", "echo", ending, waited)
         return self.events[-1]
+
+    def counted(self) -> dict[tuple[str, ...], float]:
+        """How many calls were counted with each set of labels."""
+        self.metrics.settle()
+        return {labels: sum(counts[:-1]) for labels, counts in self.metrics.operations.items()}
 
 
 @pytest.fixture
@@ -42,11 +58,57 @@ def book(tmp_path: Path) -> Book:
     return Book(tmp_path)
 
 
-def test_a_call_has_a_start_and_an_ending_with_one_span(book: Book) -> None:
+def test_a_call_is_noted_once_when_it_ends(book: Book) -> None:
     asked = Asked(params={"name": "s__echo"}, by=caller(FakeSession("mine")))
     asked.exchange.name = "s__echo"
 
     ended = book.play(asked, Answered(b'{"content":[]}'))
+
+    assert book.events == [ended]
+    assert (ended["event_type"], ended["status"]) == ("gateway.tool_call", "success")
+    assert ended["trace_id"] == asked.exchange.trace_id
+    assert ended["duration_ms"] == 250
+    assert ended["metadata"] == {
+        "span_id": asked.exchange.span_id,
+        "profile": "default",
+        "server": "s",
+        "tool": "echo",
+        "public_name": "s__echo",
+        "session": "mine",
+        "result_bytes": 14,
+    }
+
+
+def test_the_second_call_of_a_kind_is_noted_like_the_first(book: Book) -> None:
+    by = caller(FakeSession("mine"))
+    asked = [Asked(params={"name": "s__echo"}, by=by) for _ in range(3)]
+
+    first, second, third = (book.play(each, Answered(b"{}")) for each in asked)
+
+    for event, each in zip((first, second, third), asked, strict=True):
+        assert event.pop("trace_id") == each.exchange.trace_id
+        assert event["metadata"].pop("span_id") == each.exchange.span_id
+    assert first == second == third
+    assert len({each.exchange.trace_id for each in asked}) == 3
+
+
+def test_callers_with_more_kinds_of_calls_than_are_remembered_are_noted_all_the_same(
+    book: Book,
+) -> None:
+    by = caller()
+    for number in range(HABITS_MAX + 3):
+        asked = Asked(by=by)
+        asked.exchange.name = f"tool-{number}"
+        assert book.play(asked, Answered(b"{}"))["metadata"]["public_name"] == f"tool-{number}"
+
+    assert len(by.memory) == HABITS_MAX
+
+
+def test_a_call_that_takes_a_while_has_a_start_and_an_ending_with_one_span(book: Book) -> None:
+    asked = Asked(params={"name": "s__echo"}, by=caller(FakeSession("mine")))
+    asked.exchange.name = "s__echo"
+
+    ended = book.play(asked, Answered(b'{"content":[]}'), lingers=True)
 
     begun = book.events[0]
     assert (begun["status"], ended["status"]) == ("pending", "success")
@@ -61,8 +123,28 @@ def test_a_call_has_a_start_and_an_ending_with_one_span(book: Book) -> None:
         "session": "mine",
         "params_bytes": len(asked.exchange.params),
     }
+    assert ended["metadata"]["span_id"] == begun["metadata"]["span_id"]
     assert ended["metadata"]["result_bytes"] == 14
-    assert ended["duration_ms"] == 250
+
+
+@pytest.mark.parametrize(
+    ("ending", "label"),
+    [
+        (Answered(b"{}"), ""),
+        (Answered(b'{"isError":true}'), "tool_error"),
+        (Refused(b'{"code":-32602,"message":"no"}'), "-32602"),
+        (Refused(b'{"code":-7,"message":"no"}'), "_OTHER"),
+        (Failed(lost("s", Situation.TIMED_OUT, "60s")), "timeout"),
+    ],
+)
+def test_every_ending_is_counted_once_under_its_label(
+    book: Book, ending: Ending, label: str
+) -> None:
+    book.play(Asked(), ending)
+
+    counted = book.counted()
+    assert list(counted.values()) == [1]
+    assert next(iter(counted))[-1] == label
 
 
 @pytest.mark.parametrize(
@@ -99,10 +181,10 @@ def test_the_ending_says_how_it_ended(
 def test_a_cancelled_call_is_noted_as_such(book: Book) -> None:
     asked = Asked()
     book.ledger.identify(asked.exchange)
-    book.ledger.begin(asked.exchange, "s", "echo")
     book.ledger.cancelled(asked.exchange, "s", "echo")
 
-    assert [event["status"] for event in book.events] == ["pending", "cancelled"]
+    assert [event["status"] for event in book.events] == ["cancelled"]
+    assert next(iter(book.counted()))[-1] == "cancelled"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +202,7 @@ def test_a_call_of_no_server_names_none(book: Book) -> None:
     asked = Asked()
     book.ledger.identify(asked.exchange)
     book.ledger.begin(asked.exchange, "", "gateway_status")
-    book.ledger.end(asked.exchange, "", "gateway_status", Answered(b"{}"))
+    book.ledger.end(asked.exchange, "", "gateway_status", Answered(b"{}"), None)
 
     for event in book.events:
         assert "server" not in event["metadata"]
@@ -134,7 +216,8 @@ def test_a_session_says_whose_it_is_and_why_it_ended(book: Book) -> None:
         revision=LEGACY,
         capabilities=declared({}),
         client=b'{"name":"editor","version":"1.2","title":"The Editor"}',
-        send=lambda _: None,
+        teller=Wire(),
+        transport="stdio",
         question_ids=count(1),
     )
 
@@ -215,6 +298,7 @@ def test_more_context_than_anyone_must_carry_is_dropped(book: Book, name: str) -
 def test_a_name_written_in_escapes_is_found_too(book: Book) -> None:
     asked = Asked()
     asked.exchange.params = rb'{"_meta":{"\u0074raceparent":"nonsense"}}'
+    asked.exchange.found = members.members(asked.exchange.params)
 
     book.ledger.identify(asked.exchange)
 
@@ -228,3 +312,33 @@ def test_a_call_within_a_clients_span_names_it_as_its_parent(book: Book) -> None
 
     assert ended["metadata"]["parent_span_id"] == SPAN
     assert ended["metadata"]["span_id"] != SPAN
+
+
+def test_ids_are_drawn_ahead_and_never_used_twice(tmp_path: Path) -> None:
+    sizes: list[int] = []
+
+    def chance(size: int) -> bytes:
+        sizes.append(size)
+        return random.Random(len(sizes)).randbytes(size)
+
+    journal = Journal(tmp_path, source="test", clock=lambda: 0.0, redact=str)
+    ledger = Ledger(journal, lambda: 0.0, chance, Metrics(lambda: 0.0))
+    asked = [Asked() for _ in range(DRAWN_IDS + 1)]
+    for each in asked:
+        ledger.identify(each.exchange)
+
+    ids = [(each.exchange.trace_id, each.exchange.span_id) for each in asked]
+    assert all(len(trace) == 32 and len(span) == 16 for trace, span in ids)
+    assert len({trace for trace, _ in ids}) == len({span for _, span in ids}) == len(ids)
+    assert len(sizes) == 2
+
+
+def test_an_id_is_never_all_zero(tmp_path: Path) -> None:
+    drawn = iter([bytes(1), b"\x01"])
+    journal = Journal(tmp_path, source="test", clock=lambda: 0.0, redact=str)
+    ledger = Ledger(journal, lambda: 0.0, lambda size: next(drawn) * size, Metrics(lambda: 0.0))
+    asked = Asked()
+
+    ledger.identify(asked.exchange)
+
+    assert asked.exchange.trace_id == "01" * 16

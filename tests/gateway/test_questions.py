@@ -37,7 +37,7 @@ class Scene:
         def tell(exchange: Exchange, happening: Any) -> None:
             asked.told.append(happening)
             if isinstance(happening, NeedInput):
-                exchange.questions.append(happening.question)
+                exchange.questions += (happening.question,)
 
         asked.exchange.tell = tell
         self.open.append(asked.exchange)

@@ -88,7 +88,7 @@ def test_a_call_goes_to_a_real_server_and_back(play: Play) -> None:
     events = play(scene, echo())
 
     assert types(events) == [
-        *("started", "backend_registered", "backend_started", "tool_call", "tool_call"),
+        *("started", "backend_registered", "backend_started", "tool_call"),
         *("backend_stopped", "stopped"),
     ]
 
@@ -118,7 +118,8 @@ def test_every_server_is_noted_with_the_reason_if_it_will_not_run(play: Play) ->
     async def scene(gateway: Gateway) -> None:
         pass
 
-    events = play(scene, echo("a"), echo("b", disabled=True), ServerConfig(slug="c", name="c"))
+    missing = ServerConfig(slug="c", name="c", unresolved=("TOKEN is not set",))
+    events = play(scene, echo("a"), echo("b", disabled=True), missing)
 
     noted = [event["metadata"] for event in events if "backend" in event["event_type"]]
     assert noted == [
@@ -131,7 +132,7 @@ def test_every_server_is_noted_with_the_reason_if_it_will_not_run(play: Play) ->
         {
             "server": "c",
             "transport": "auto",
-            "reason": "servers behind a URL are not supported yet",
+            "reason": "TOKEN is not set",
         },
     ]
 

@@ -5,8 +5,7 @@ being asked does not count.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from anyport.protocol.exchange import Exchange
 
@@ -19,60 +18,96 @@ ASKING_SECONDS_MAX: Final = 600.0
 SWEEP_SECONDS: Final = 0.25
 """How often overdue calls are looked for; a timer for each call would cost more than the call."""
 
+LINGER_SECONDS: Final = 1.0
+"""A call that takes longer is noted before it ends."""
 
-@dataclass(slots=True)
-class _Term:
-    """When one exchange must be over."""
 
-    seconds: float
-    due: float
-    limit: float
-    on_due: Callable[[], None]
-    asking_since: float | None = None
-    """Since when a person has been asked something."""
+class Term:
+    """When one exchange must be over, and what happens then."""
 
-    def is_due(self, now: float, *, asking: bool) -> bool:
-        if not asking:
-            self.asking_since = None
-            return now >= self.due
-        if self.asking_since is None:
-            self.asking_since = now
+    __slots__ = ("_asking_since", "_begun", "_due", "_limit", "_lingers", "exchange", "seconds")
+
+    def __init__(self, exchange: Exchange, seconds: float, now: float) -> None:
+        self.exchange = exchange
+        self.seconds = seconds
+        self._begun = now
+        self._due = now + seconds
+        self._limit = now + (seconds if seconds > CALL_SECONDS_MAX else CALL_SECONDS_MAX)
+        self._asking_since: float | None = None
+        """Since when a person has been asked something."""
+        self._lingers = False
+
+    def overdue(self) -> None:
+        """The time is over."""
+
+    def linger(self) -> None:
+        """It takes a while. Told once."""
+
+    def extend(self, now: float) -> None:
+        """The server has shown that it is at work."""
+        self._due = min(now + self.seconds, self._limit)
+
+    def look(self, now: float) -> bool:
+        """Whether the time is over; told on the way if it merely takes a while."""
+        if not self._lingers and now - self._begun >= LINGER_SECONDS:
+            self._lingers = True
+            self.linger()
+        if not any(question.open for question in self.exchange.questions):
+            self._asking_since = None
+            return now >= self._due
+        if self._asking_since is None:
+            self._asking_since = now
         # The call's own time begins anew when the person has answered.
-        self.due = now + self.seconds
-        self.limit = max(self.limit, self.due)
-        return now - self.asking_since >= ASKING_SECONDS_MAX
+        self._due = now + self.seconds
+        self._limit = max(self._limit, self._due)
+        return now - self._asking_since >= ASKING_SECONDS_MAX
+
+
+class Timed(Protocol):
+    """Something that must be over at some time."""
+
+    def look(self, now: float) -> bool:
+        """Whether the time is over."""
+
+    def overdue(self) -> None:
+        """What happens then."""
 
 
 class Deadlines:
     """The terms of all open calls."""
 
     def __init__(self) -> None:
-        self._terms: dict[Exchange, _Term] = {}
+        self.terms: dict[object, Timed] = {}
+        """By exchange; what has none stands for itself."""
+        self.asleep = True
+        """Nobody sweeps, because there was nothing to sweep."""
+        self.on_wake: Callable[[], None] = _nothing
 
     def __len__(self) -> int:
-        return len(self._terms)
+        return len(self.terms)
 
-    def start(
-        self, exchange: Exchange, seconds: float, now: float, on_due: Callable[[], None]
-    ) -> None:
-        """Give a call its term."""
-        limit = now + max(seconds, CALL_SECONDS_MAX)
-        self._terms[exchange] = _Term(seconds, now + seconds, limit, on_due)
+    def start(self, term: Term) -> None:
+        """A call begins."""
+        self.terms[term.exchange] = term
+        if self.asleep:
+            self.wake()
 
-    def extend(self, exchange: Exchange, now: float) -> None:
-        """The server has shown that it is at work."""
-        term = self._terms.get(exchange)
-        if term is not None:
-            term.due = min(now + term.seconds, term.limit)
+    def wake(self) -> None:
+        """There is something to sweep again."""
+        self.asleep = False
+        self.on_wake()
 
     def clear(self, exchange: Exchange) -> None:
         """The call has ended."""
-        self._terms.pop(exchange, None)
+        self.terms.pop(exchange, None)
 
     def sweep(self, now: float) -> None:
         """End every call that is overdue."""
-        for exchange, term in list(self._terms.items()):
-            asking = any(question.open for question in exchange.questions)
-            if term.is_due(now, asking=asking):
-                del self._terms[exchange]
-                term.on_due()
+        for key, term in list(self.terms.items()):
+            if key in self.terms and term.look(now):  # What ends one may have ended another.
+                self.terms.pop(key, None)
+                term.overdue()
+
+
+def _nothing() -> None:
+    """Nobody waits to be woken."""

@@ -18,6 +18,7 @@ from anyport.protocol.legacy_front import LOG_LEVELS, Description
 from anyport.protocol.method import LISTEN_FLAGS, Travel
 from anyport.protocol.modern_front import SUPPORTED
 from anyport.protocol.revision import Era
+from anyport.protocol.shape import OWN
 from anyport.routing.paging import PAGE_ENTRIES_MAX, page
 from anyport.routing.route import Route, owner_of_uri
 from anyport.upstream.server import Server
@@ -119,18 +120,25 @@ class Desk:
         kind = exchange.method.kind
         if exchange.ended or kind is None:
             return
-        raw = members.members(exchange.params).get("cursor")
+        raw = exchange.found.get("cursor")
         cursor = None if raw is None or bytes(raw) == b"null" else bytes(raw)
+        caller = exchange.caller
+        askable = caller.session is not None and caller.capabilities.interactive
+        extras = profile.catalog.extras(kind)
         outcome = page(
             kind,
-            profile.catalog.entries_for(kind, exchange.caller.revision.era),
+            profile.catalog.entries_for(kind, caller.revision.era, askable=askable),
             cursor,
             size=PAGE_ENTRIES_MAX,
             key=self._means.cursor_key,
-            extras=profile.catalog.extras(kind),
+            extras=extras,
         )
-        self._feed.shown(exchange.caller.session, kind)
-        exchange.end(Failed(outcome) if isinstance(outcome, Fault) else Answered(outcome))
+        self._feed.shown(caller.session, kind)
+        if isinstance(outcome, Fault):
+            exchange.end(Failed(outcome))
+        else:
+            # What we made ourselves need not be read to know what is in it.
+            exchange.end(Answered(outcome, OWN if extras == b"{}" else None))
 
     def _discover(self, exchange: Exchange, profile: Profile) -> None:
         description = self._means.describe(profile.slug)
@@ -161,6 +169,15 @@ class Desk:
         if wishes is None:
             words = "Invalid params: subscriptions/listen needs notifications, an object"
             exchange.end(Failed(invalid_params(words)))
+            return
+        if wishes.get("resourceSubscriptions"):
+            # Before its server has told what it has, a resource is nobody's.
+            self.wait_for_lists(profile, partial(self._hear, exchange, profile, wishes))
+        else:
+            self._hear(exchange, profile, wishes)
+
+    def _hear(self, exchange: Exchange, profile: Profile, wishes: dict[str, object]) -> None:
+        if exchange.ended:
             return
         flags = [flag for flag in LISTEN_FLAGS.values() if wishes.get(flag) is True]
         asked = wishes.get("resourceSubscriptions")

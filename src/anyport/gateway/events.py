@@ -1,9 +1,12 @@
-"""Questions to the journal, as `get_events` asks them; answered in a thread of their own."""
+"""Questions to the journal, as `get_events` and the API ask them; answered in a thread."""
 
 import asyncio
+import base64
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 
@@ -14,7 +17,7 @@ from anyport.record.journal import Journal
 from anyport.record.since import parse_since
 
 if TYPE_CHECKING:
-    from anyport.record.index import Index
+    from anyport.record.index import Index, Position
 
 
 class Query(msgspec.Struct, forbid_unknown_fields=True):
@@ -25,6 +28,26 @@ class Query(msgspec.Struct, forbid_unknown_fields=True):
     status: Status | None = None
     since: str | None = None
     limit: int = EVENTS_LIMIT_DEFAULT
+
+
+class PageQuery(Query, forbid_unknown_fields=True):
+    """The same, and where to go on."""
+
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventPage:
+    """Some events, and how to ask for older ones."""
+
+    lines: list[bytes]
+    """Raw events, oldest first."""
+    cursor: str | None
+    """None where there are no older ones."""
+
+
+class EventsBusy(BadQuery):
+    """Nothing is wrong with the question but its moment."""
 
 
 class Events:
@@ -43,29 +66,84 @@ class Events:
         """
         try:
             asked = msgspec.json.decode(arguments, type=Query)
-            since = None if asked.since is None else parse_since(asked.since, time.time())
-        except (msgspec.ValidationError, msgspec.DecodeError, ValueError) as error:
+        except (msgspec.ValidationError, msgspec.DecodeError) as error:
             raise BadQuery(str(error)) from None
-        self._journal.flush()
-        lines = await asyncio.to_thread(self._read, asked, since)
-        return b"[%b]" % b",".join(line.strip() for line in lines)
+        found = await self._ask(asked, None, _limit(asked))
+        return b"[%b]" % b",".join(line.strip() for _, line in found)
+
+    async def page(self, parameters: Mapping[str, str]) -> EventPage:
+        """The newest matching events, or those before a cursor.
+
+        Raises:
+            BadQuery: a parameter cannot be used.
+        """
+        try:
+            asked = msgspec.convert(parameters, PageQuery, strict=False)
+        except msgspec.ValidationError as error:
+            raise BadQuery(str(error)) from None
+        before = None if asked.cursor is None else _read_cursor(asked.cursor)
+        limit = _limit(asked)
+        found = await self._ask(asked, before, limit)
+        return EventPage(
+            lines=[line.strip() for _, line in found],
+            cursor=_cursor(found[0][0]) if len(found) == limit else None,
+        )
 
     def close(self) -> None:
         """Let go of the index."""
         if self._index is not None:
             self._index.close()
 
-    def _read(self, asked: Query, since: float | None) -> list[bytes]:
-        if self._index is None:
-            # Late: a gateway that is never asked needs no database.
-            from anyport.record.index import Index  # noqa: PLC0415
+    async def _ask(
+        self, asked: Query, before: "Position | None", limit: int
+    ) -> "list[tuple[Position, bytes]]":
+        try:
+            since = None if asked.since is None else parse_since(asked.since, time.time())
+        except ValueError as error:
+            raise BadQuery(str(error)) from None
+        self._journal.flush()
+        return await asyncio.to_thread(self._read, asked, before, since, limit)
 
+    def _read(
+        self, asked: Query, before: "Position | None", since: float | None, limit: int
+    ) -> "list[tuple[Position, bytes]]":
+        # Late: a gateway that is never asked needs no database.
+        from anyport.record.index import Index, IndexBusy  # noqa: PLC0415
+
+        if self._index is None:
             self._index = Index(self._state_dir)
-        self._index.catch_up()
-        return self._index.query(
-            trace_id=asked.trace_id,
-            event_type=asked.event_type,
-            status=asked.status,
-            since=since,
-            limit=max(1, min(asked.limit, EVENTS_LIMIT_MAX)),
-        )
+        try:
+            self._index.catch_up()
+            return self._index.page(
+                before,
+                trace_id=asked.trace_id,
+                event_type=asked.event_type,
+                status=asked.status,
+                since=since,
+                limit=limit,
+            )
+        except IndexBusy:
+            raise EventsBusy(
+                "Another process uses the index of the journal; ask again in a moment"
+            ) from None
+
+
+_Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""What the index can compare with."""
+
+
+def _limit(asked: Query) -> int:
+    return max(1, min(asked.limit, EVENTS_LIMIT_MAX))
+
+
+def _cursor(position: "Position") -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
+
+
+def _read_cursor(cursor: str) -> "Position":
+    """A cursor names a place and grants nothing: whoever makes one up only reads from there."""
+    try:
+        raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        return msgspec.json.decode(raw, type=tuple[float, str, _Place])
+    except ValueError:
+        raise BadQuery("The cursor is not one that was given here") from None

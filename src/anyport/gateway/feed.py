@@ -86,7 +86,7 @@ class Feed:
                 self._log(server, key, params)
             case "notifications/resources/updated":
                 # On a modern server's stream it bears the id of our own listening.
-                self._updated(server, meta.restamp(params, {meta.SUBSCRIPTION_ID: None}))
+                self._updated(server, key, meta.restamp(params, {meta.SUBSCRIPTION_ID: None}))
             case "notifications/subscriptions/acknowledged":
                 return  # The answer to our own listening, and nobody else's business.
             case _:
@@ -95,13 +95,13 @@ class Feed:
                 if session is not None:
                     session.notify(notification.method, notification.params)
 
-    def uris_of(self, server: Server) -> frozenset[str]:
-        """The native URIs on this server that someone follows."""
+    def uris_of(self, server: Server, key: LeaseKey) -> frozenset[str]:
+        """The native URIs on this server that someone follows who is told over this connection."""
         owners = [
             owner_of_uri(uri, profile.catalog)
             for profile in self._profiles.values()
             if server.slug in profile.servers
-            for uri in self._followed(profile)
+            for uri in self._followed(profile, server, key)
         ]
         return frozenset(
             owner[1] for owner in owners if owner is not None and owner[0] == server.slug
@@ -116,12 +116,14 @@ class Feed:
         ]
         return min(levels, key=LOG_LEVELS.index, default=None)
 
-    def _followed(self, profile: Profile) -> set[str]:
+    def _followed(self, profile: Profile, server: Server, key: LeaseKey) -> set[str]:
         followed: set[str] = set()
         for session in self._sessions_of(profile):
-            followed |= session.subscriptions
+            if _tells(server, key, session.id):
+                followed |= session.subscriptions
         for listening in self._listening_of(profile):
-            followed |= listening.uris
+            if _tells(server, key):
+                followed |= listening.uris
         return followed
 
     def _log(self, server: Server, key: LeaseKey, params: bytes) -> None:
@@ -131,8 +133,23 @@ class Feed:
             wanted = session.log_level
             if wanted is None or rank >= LOG_LEVELS.index(wanted):
                 own = _with_logger(self._profiles[session.profile], server.slug, params)
-                session.notify("notifications/message", own)
+                self._log_to_session(session, server, key, own)
         self._log_to_modern(server, rank, params)
+
+    def _log_to_session(
+        self, session: Session, server: Server, key: LeaseKey, params: bytes
+    ) -> None:
+        """Over a session's own connection a log belongs to its call, if only one is open.
+
+        What a server says of its own accord "SHOULD be unrelated to any concurrently-running
+        JSON-RPC request" (basic/transports): what is not goes along with that request's answer.
+        """
+        mine = (e for e in self._open_exchanges(server) if e.caller.session is session)
+        calls = list(mine) if key.owner else []
+        if len(calls) == 1:
+            calls[0].tell(calls[0], Log(params))
+        else:
+            session.notify("notifications/message", params)
 
     def _log_to_modern(self, server: Server, rank: int, params: bytes) -> None:
         """A modern client gets a log only with a request that asked, and only if it is that one's.
@@ -149,7 +166,7 @@ class Feed:
             own = _with_logger(profile, server.slug, params)
             exchanges[0].tell(exchanges[0], Log(own))
 
-    def _updated(self, server: Server, params: bytes) -> None:
+    def _updated(self, server: Server, key: LeaseKey, params: bytes) -> None:
         native = members.string(members.members(params).get("uri"))
         if native is None:
             return
@@ -159,12 +176,12 @@ class Feed:
             spelled = partial(_spelled, profile.catalog, server.slug, native)
             for session in self._sessions_of(profile):
                 uri = spelled(session.subscriptions)
-                if uri is not None:
+                if uri is not None and _tells(server, key, session.id):
                     own = _with_uri(params, native, uri)
                     session.notify("notifications/resources/updated", own)
             for listening in self._listening_of(profile):
                 uri = spelled(listening.uris)
-                if uri is not None:
+                if uri is not None and _tells(server, key):
                     own = _with_uri(params, native, uri)
                     listening.tell("notifications/resources/updated", own)
 
@@ -172,11 +189,15 @@ class Feed:
         if key.owner:
             owner = self.sessions.get(key.owner)
             return [] if owner is None else [owner]
-        return [
+        hearers = [
             session
             for session in self.sessions.values()
             if server.slug in self._servers_of(session)
         ]
+        # Whose call it is about is not known, and it is not for other people's eyes.
+        people = {session.principal for session in hearers}
+        people |= {exchange.caller.principal for exchange in self._open_exchanges(server)}
+        return hearers if len(people) <= 1 else []
 
     def _sessions_of(self, profile: Profile) -> list[Session]:
         return [session for session in self.sessions.values() if session.profile == profile.slug]
@@ -190,6 +211,15 @@ class Feed:
 
     def _servers_of(self, session: Session) -> Mapping[str, Server]:
         return self._profiles[session.profile].servers
+
+
+def _tells(server: Server, key: LeaseKey, session: str = "") -> bool:
+    """Whether it is over this connection that a session, or one who has none, hears of resources.
+
+    Of a legacy server that is the one over which it calls: what its calls change, many servers
+    tell nobody else.
+    """
+    return server.modern or key == server.key_of(session)
 
 
 def _spelled(

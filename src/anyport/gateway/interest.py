@@ -1,9 +1,10 @@
 """Which resources somebody follows, and keeping the servers told of it.
 
-However many clients follow a resource, its server hears of the first and of the last. After a
-restart the server is told again.
+However many clients follow a resource over one connection, its server hears of the first and of
+the last. After a restart the server is told again.
 """
 
+from collections.abc import Set
 from functools import partial
 
 from anyport.gateway.feed import Feed
@@ -11,7 +12,7 @@ from anyport.protocol.errors import Fault, Situation, not_running
 from anyport.protocol.exchange import Answered, Exchange, Failed, Refused, Session
 from anyport.routing.route import Route
 from anyport.upstream.connection import Answer, Connection, Lost
-from anyport.upstream.server import Server
+from anyport.upstream.server import SHARED, LeaseKey, Server
 from anyport.wire import members
 from anyport.wire.frame import Failure
 
@@ -21,7 +22,7 @@ class Interest:
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._known: dict[str, set[str]] = {}
+        self._known: dict[tuple[str, LeaseKey], set[str]] = {}
 
     def take(self, exchange: Exchange, server: Server, route: Route) -> None:
         """A legacy client starts or ends following a resource."""
@@ -30,39 +31,43 @@ class Interest:
             words = f"{exchange.method.name} needs a session: send initialize first"
             exchange.end(Failed(Fault(situation=Situation.INVALID_REQUEST, message=words)))
             return
+        key = server.key_of(session.id)
         if exchange.method.name == "resources/subscribe":
             session.subscriptions.add(route.public)
-            news = route.native not in self._known.get(server.slug, set())
+            news = route.native not in self._known.get((server.slug, key), set())
         else:
             session.subscriptions.discard(route.public)
-            news = route.native not in self._feed.uris_of(server)
+            news = route.native not in self._feed.uris_of(server, key)
         if not news or server.modern:
             self.sync(server)
             exchange.end(Answered(b"{}"))
             return
-        server.lease_main(partial(self._forward, exchange, session, server, route))
+        server.lease(key, partial(self._forward, exchange, session, server, route))
 
-    def restore(self, server: Server) -> None:
-        """A server has started: it knows nothing yet."""
-        self._known[server.slug] = set()
+    def restore(self, server: Server, key: LeaseKey) -> None:
+        """A connection to a server is new: over it, nothing is known yet."""
+        self._known[server.slug, key] = set()
+        self.sync(server)
+
+    def forget(self, server: Server, session: Session) -> None:
+        """A session has ended, and the connection that only it used."""
+        for known in [known for known in self._known if known[1].owner == session.id]:
+            del self._known[known]
         self.sync(server)
 
     def sync(self, server: Server) -> None:
         """Tell a server what has changed in what is followed."""
-        wanted = self._feed.uris_of(server)
-        known = self._known.setdefault(server.slug, set())
         if server.modern:
-            server.watch(wanted)
-        else:
-            self._tell(server, "resources/subscribe", wanted - known)
-            self._tell(server, "resources/unsubscribe", known - wanted)
-        self._known[server.slug] = set(wanted)
-
-    def _tell(self, server: Server, method: str, uris: frozenset[str] | set[str]) -> None:
-        main = server.main
-        connection = None if main is None else main.connection
-        if connection is None:
+            server.watch(self._feed.uris_of(server, SHARED))
             return
+        for key, connection in server.connections():
+            wanted = self._feed.uris_of(server, key)
+            known = self._known.get((server.slug, key), set())
+            self._tell(connection, "resources/subscribe", wanted - known)
+            self._tell(connection, "resources/unsubscribe", known - wanted)
+            self._known[server.slug, key] = set(wanted)
+
+    def _tell(self, connection: Connection, method: str, uris: Set[str]) -> None:
         for uri in sorted(uris):
             params = members.join([("uri", members.text(uri))])
             connection.call(method, params, lambda _: None)
@@ -100,7 +105,7 @@ class Interest:
         elif isinstance(answer, Failure):
             exchange.end(Refused(answer.error))
         else:
-            known = self._known.setdefault(server.slug, set())
+            known = self._known.setdefault((server.slug, server.key_of(session.id)), set())
             if exchange.method.name == "resources/subscribe":
                 known.add(route.native)
             else:

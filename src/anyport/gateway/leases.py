@@ -51,4 +51,6 @@ def lease_key(scope: str, caller: Caller, *, sole: bool) -> LeaseKey:
     declared = caller.capabilities.raw
     if any(b'"%b"' % name.encode() in declared for name in UNBRIDGED):
         declared = members.edit(declared, dict.fromkeys(UNBRIDGED))
-    return LeaseKey(owner=session.id, capabilities=declared)
+    return LeaseKey(
+        owner=session.id, capabilities=declared, interactive=caller.capabilities.interactive
+    )

@@ -1,22 +1,23 @@
-"""One start and one ending in the journal for every call, and for every session.
+"""One ending in the journal for every call, and in the numbers; a start too if it takes a while.
 
 Names, sizes and times are noted; the values of arguments and results never are.
 """
 
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import msgspec
 
+from anyport.gateway.metrics import Call, Metrics, Series, error_type
 from anyport.protocol import meta
 from anyport.protocol.errors import Situation, error_code
 from anyport.protocol.exchange import Answered, Ending, Exchange, Failed, Refused, Session
+from anyport.protocol.shape import read_shape
 from anyport.record.event import EventType, MetadataValue, Status
 from anyport.record.journal import Journal
-from anyport.record.trace import RandomBytes, child_of, new_span_id, new_trace, parse_traceparent
+from anyport.record.trace import RandomBytes, TraceContext, child_of, parse_traceparent
 from anyport.wire import members
 
-_IS_ERROR: Final = b'"isError"'
 _SUBJECT: Final = {
     "gateway.tool_call": "tool",
     "gateway.resource_read": "uri",
@@ -25,85 +26,98 @@ _SUBJECT: Final = {
 CONTEXT: Final = (meta.TRACEPARENT, meta.TRACESTATE, meta.BAGGAGE)
 CONTEXT_BYTES_MAX: Final = 8192
 """W3C Baggage asks nobody to carry more, and it would travel with every call."""
+DRAWN_IDS: Final = 256
+"""Ids are drawn so many at a time; one by one they would cost more than the rest of a note."""
+HABITS_MAX: Final = 256
+"""Kinds of call that are remembered for one caller; who uses more tools than that pays for it."""
+
+
+class Habit(msgspec.Struct, frozen=True, gc=False):
+    """What noting a caller's call of one tool takes, worked out once."""
+
+    prepared: bytes
+    series: Series
+
+
+class Marked(Protocol):
+    """Something with a place in a trace."""
+
+    trace_id: str
+    span_id: str
+    started: float
 
 
 class Ledger:
     """Notes calls and sessions."""
 
     def __init__(
-        self, journal: Journal, clock: Callable[[], float], random_bytes: RandomBytes
+        self,
+        journal: Journal,
+        clock: Callable[[], float],
+        random_bytes: RandomBytes,
+        metrics: Metrics,
     ) -> None:
         self._journal = journal
         self._clock = clock
         self._random_bytes = random_bytes
+        self._metrics = metrics
+        self._drawn = ""
+        """Hexadecimal chance; used up to a place."""
+        self._at = 0
+
+    def mark(self, call: Marked) -> None:
+        """Give a call its time and a trace of its own."""
+        call.started = self._clock()
+        at = self._at
+        if at >= len(self._drawn):
+            self._drawn, at = self._draw(), 0
+        self._at = at + 48
+        call.trace_id = self._drawn[at : at + 32]
+        call.span_id = self._drawn[at + 32 : at + 48]
 
     def identify(self, exchange: Exchange) -> None:
         """Give an exchange its place in a trace: the client's if it sent one, else a new one."""
-        exchange.started = self._clock()
-        sent = _sent_context(exchange.params)
-        parent = parse_traceparent(sent.get(meta.TRACEPARENT, ""))
-        if parent is None:
-            context = new_trace(self._random_bytes)
-            exchange.span_id = context.span_id
-        else:
-            context = parent
-            exchange.span_id = new_span_id(self._random_bytes)
-            exchange.parent_span_id = parent.span_id
-        exchange.trace_id = context.trace_id
-        if not sent:
-            return
-        changes: dict[str, bytes | None] = {
-            name: None for name, text in sent.items() if len(text.encode()) > CONTEXT_BYTES_MAX
-        }
-        if meta.TRACEPARENT in sent:
-            # The server becomes the child of our span; what is no traceparent goes no further,
-            # nor does what vendors noted along with it.
-            own = child_of(context, exchange.span_id).traceparent
-            changes[meta.TRACEPARENT] = members.text(own)
-            if parent is None:
-                changes[meta.TRACESTATE] = None
-        exchange.context = changes
+        self.mark(exchange)
+        params = exchange.params
+        # The third: a name may be written in escapes. Most requests have none of them.
+        if b"trace" in params or b"baggage" in params or b"\\u" in params:
+            self._join(exchange, _sent_context(exchange))
 
     def begin(self, exchange: Exchange, slug: str, native: str) -> None:
-        """Note that a call starts."""
-        self._note(exchange, "pending", slug, native)
+        """Note that a call has started and takes a while."""
+        self._note(exchange, "pending", _about(exchange, slug, native, sized=True))
 
-    def end(self, exchange: Exchange, slug: str, native: str, ending: Ending) -> None:
-        """Note how a call ended."""
-        milliseconds = (self._clock() - exchange.started) * 1000
-        status: Status = "failure"
-        code: int | None = None
-        words: str | None = None
-        size: int | None = None
-        match ending:
-            case Answered(result):
-                size = len(result)
-                if _IS_ERROR in result and _is_error(result):
-                    words = "the tool reported an error"
-                else:
-                    status = "success"
-            case Refused(error):
-                code, words = error_code(error), _message(error)
-            case Failed(fault):
-                revision = exchange.caller.revision
-                code, words = fault.code(revision), fault.words(revision)
-                if fault.situation is Situation.TIMED_OUT:
-                    status = "timeout"
-        self._note(
-            exchange,
-            status,
-            slug,
-            native,
-            duration_ms=milliseconds,
-            error_code=code,
-            error_message=words,
-            result_bytes=size,
+    def end(
+        self, exchange: Exchange, slug: str, native: str, ending: Ending, waited: float | None
+    ) -> None:
+        """Note how a call ended, and how much of its time its server took."""
+        seconds = self._clock() - exchange.started
+        if not isinstance(ending, Answered):
+            self._failed(exchange, slug, native, ending, (seconds, waited))
+            return
+        if (ending.shape or read_shape(ending.result)).failed or exchange.parent_span_id:
+            self._answered(exchange, slug, native, ending, (seconds, waited))
+            return
+        habit = self.habit(exchange, slug, native)
+        self._journal.note_prepared(
+            habit.prepared, exchange.trace_id, exchange.span_id, len(ending.result), seconds * 1000
         )
+        habit.series.add(seconds, waited)
+
+    def passed(self, habit: Habit, call: Marked, size: int, waited: float) -> None:
+        """Note that a call of a kind that is known has its result."""
+        seconds = self._clock() - call.started
+        self._journal.note_prepared(
+            habit.prepared, call.trace_id, call.span_id, size, seconds * 1000
+        )
+        habit.series.add(seconds, waited)
 
     def cancelled(self, exchange: Exchange, slug: str, native: str) -> None:
         """Note that the client no longer wanted the answer."""
-        milliseconds = (self._clock() - exchange.started) * 1000
-        self._note(exchange, "cancelled", slug, native, duration_ms=milliseconds)
+        seconds = self._clock() - exchange.started
+        about = _about(exchange, slug, native, sized=True)
+        self._note(exchange, "cancelled", about, milliseconds=seconds * 1000)
+        self._metrics.called(_labels(exchange, slug, native, "cancelled"), seconds, None)
 
     def opened(self, session: Session, trace_id: str) -> None:
         """Note that a session starts, and whose it is."""
@@ -111,7 +125,7 @@ class Ledger:
             "session": session.id,
             "profile": session.profile,
             "revision": session.revision.name,
-            "transport": "stdio",
+            "transport": session.transport,
         }
         client = client_words(session.client)
         if client:
@@ -119,51 +133,112 @@ class Ledger:
         self._journal.note(
             "gateway.session_started", "success", trace_id=trace_id, metadata=metadata
         )
+        self._metrics.opened(session.id)
 
     def closed(self, session: Session, trace_id: str, reason: str) -> None:
         """Note that a session has ended."""
         metadata = {"session": session.id, "profile": session.profile, "reason": reason}
         self._journal.note("gateway.session_ended", "success", trace_id=trace_id, metadata=metadata)
+        revision, network = session.revision.name, network_of(session.transport)
+        self._metrics.session_closed(session.id, session.profile, revision, network)
 
-    def _note(  # noqa: PLR0913 - the fields of an event, nearly all by name
+    def _draw(self) -> str:
+        while True:
+            drawn = self._random_bytes(DRAWN_IDS * 24).hex()
+            if "0" * 16 not in drawn:  # All zero means "no id".
+                return drawn
+
+    def _join(self, exchange: Exchange, sent: dict[str, str]) -> None:
+        """Make an exchange part of the client's trace, and the server's work part of ours."""
+        if not sent:
+            return
+        parent = parse_traceparent(sent.get(meta.TRACEPARENT, ""))
+        if parent is not None:
+            exchange.trace_id, exchange.parent_span_id = parent.trace_id, parent.span_id
+        changes: dict[str, bytes | None] = {
+            name: None for name, text in sent.items() if len(text.encode()) > CONTEXT_BYTES_MAX
+        }
+        if meta.TRACEPARENT in sent:
+            # The server becomes the child of our span; what is no traceparent goes no further,
+            # nor does what vendors noted along with it.
+            ours = TraceContext(trace_id=exchange.trace_id, span_id=exchange.span_id)
+            own = child_of(parent or ours, exchange.span_id).traceparent
+            changes[meta.TRACEPARENT] = members.text(own)
+            if parent is None:
+                changes[meta.TRACESTATE] = None
+        exchange.context = changes
+
+    def habit(self, exchange: Exchange, slug: str, native: str) -> Habit:
+        """What noting a good ending of a call like this takes."""
+        memory = exchange.caller.memory
+        habit = memory.get((slug, native, exchange.name))
+        if habit is None:
+            about = _about(exchange, slug, native, sized=False)
+            event = cast(EventType, exchange.method.event)
+            habit = Habit(
+                self._journal.prepare(event, about, "result_bytes"),
+                self._metrics.series(_labels(exchange, slug, native, "")),
+            )
+            if len(memory) < HABITS_MAX:
+                memory[slug, native, exchange.name] = habit
+        return cast(Habit, habit)
+
+    def _answered(
+        self,
+        exchange: Exchange,
+        slug: str,
+        native: str,
+        ending: Answered,
+        times: tuple[float, float | None],
+    ) -> None:
+        failed = (ending.shape or read_shape(ending.result)).failed
+        status: Status = "failure" if failed else "success"
+        words = "the tool reported an error" if failed else None
+        about = _about(exchange, slug, native, sized=False)
+        about["result_bytes"] = len(ending.result)
+        self._note(exchange, status, about, milliseconds=times[0] * 1000, words=words)
+        self._metrics.called(_labels(exchange, slug, native, error_type(status, None)), *times)
+
+    def _failed(
+        self,
+        exchange: Exchange,
+        slug: str,
+        native: str,
+        ending: Refused | Failed,
+        times: tuple[float, float | None],
+    ) -> None:
+        status: Status = "failure"
+        match ending:
+            case Refused(error):
+                code = error_code(error)
+                words = members.string(members.members(error).get("message")) or ""
+            case Failed(fault):
+                revision = exchange.caller.revision
+                code, words = fault.code(revision), fault.words(revision)
+                if fault.situation is Situation.TIMED_OUT:
+                    status = "timeout"
+        about = _about(exchange, slug, native, sized=True)
+        self._note(exchange, status, about, milliseconds=times[0] * 1000, code=code, words=words)
+        self._metrics.called(_labels(exchange, slug, native, error_type(status, code)), *times)
+
+    def _note(
         self,
         exchange: Exchange,
         status: Status,
-        slug: str,
-        native: str,
+        about: dict[str, MetadataValue],
         *,
-        duration_ms: float | None = None,
-        error_code: int | None = None,
-        error_message: str | None = None,
-        result_bytes: int | None = None,
+        milliseconds: float | None = None,
+        code: int | None = None,
+        words: str | None = None,
     ) -> None:
-        event = cast(EventType, exchange.method.event)
-        caller = exchange.caller
-        metadata: dict[str, MetadataValue] = {
-            "span_id": exchange.span_id,
-            "profile": caller.profile,
-        }
-        if slug:  # Our own tools and unknown names are no server's.
-            metadata["server"] = slug
-        metadata[_SUBJECT[event]] = native
-        if exchange.name and exchange.name != native:
-            metadata["public_name"] = exchange.name
-        if caller.session is not None:
-            metadata["session"] = caller.session.id
-        if exchange.parent_span_id:
-            metadata["parent_span_id"] = exchange.parent_span_id
-        if result_bytes is None:
-            metadata["params_bytes"] = len(exchange.params)
-        else:
-            metadata["result_bytes"] = result_bytes
         self._journal.note(
-            event,
+            cast(EventType, exchange.method.event),
             status,
             trace_id=exchange.trace_id,
-            metadata=metadata,
-            duration_ms=duration_ms,
-            error_code=error_code,
-            error_message=error_message,
+            metadata={"span_id": exchange.span_id, **about},
+            duration_ms=milliseconds,
+            error_code=code,
+            error_message=words,
         )
 
 
@@ -183,20 +258,38 @@ def client_words(raw: bytes | None) -> str:
     return f"{client.name} {client.version}".strip()
 
 
-def _sent_context(params: bytes) -> dict[str, str]:
+def _about(exchange: Exchange, slug: str, native: str, *, sized: bool) -> dict[str, MetadataValue]:
+    """What is noted of a call besides how it ended."""
+    caller = exchange.caller
+    metadata: dict[str, MetadataValue] = {"profile": caller.profile}
+    if slug:  # Our own tools and unknown names are no server's.
+        metadata["server"] = slug
+    metadata[_SUBJECT[cast(str, exchange.method.event)]] = native
+    if exchange.name and exchange.name != native:
+        metadata["public_name"] = exchange.name
+    if caller.session is not None:
+        metadata["session"] = caller.session.id
+    if exchange.parent_span_id:
+        metadata["parent_span_id"] = exchange.parent_span_id
+    if sized:
+        metadata["params_bytes"] = len(exchange.params)
+    return metadata
+
+
+def _labels(exchange: Exchange, slug: str, native: str, error: str) -> Call:
+    caller = exchange.caller
+    tool = native if exchange.method.name == "tools/call" else ""
+    revision, network = caller.revision.name, network_of(caller.transport)
+    return (exchange.method.name, caller.profile, revision, network, slug, tool, error)
+
+
+def network_of(transport: str) -> str:
+    """The conventions' word for what carries a transport."""
+    return "pipe" if transport == "stdio" else "tcp"
+
+
+def _sent_context(exchange: Exchange) -> dict[str, str]:
     """What the client says of its trace; a member that is not text counts as an empty one."""
-    # The third: a name may be written in escapes. Most requests have none of them.
-    if b"trace" not in params and b"baggage" not in params and b"\\u" not in params:
-        return {}
-    raw = members.members(params).get("_meta")
+    raw = exchange.found.get("_meta")
     found = {} if raw is None else members.members(raw)
     return {name: members.string(found[name]) or "" for name in CONTEXT if name in found}
-
-
-def _is_error(result: bytes) -> bool:
-    flag = members.members(result).get("isError")
-    return flag is not None and bytes(flag) == b"true"
-
-
-def _message(error: bytes) -> str:
-    return members.string(members.members(error).get("message")) or ""

@@ -5,34 +5,32 @@ caller. Everything on the way is synchronous; what has to be waited for calls ba
 of a call is noted exactly once in the record, before the caller is told.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
 from anyport.gateway.deadlines import Deadlines
+from anyport.gateway.errand import Errand
 from anyport.gateway.leases import Leases
-from anyport.gateway.ledger import Ledger
+from anyport.gateway.ledger import Habit, Ledger
+from anyport.gateway.mirror import contradiction
 from anyport.gateway.profile import Profile
-from anyport.gateway.rounds import inquire
-from anyport.protocol import meta
-from anyport.protocol.back import Inquiry, asks_for_input
-from anyport.protocol.errors import Fault, Situation, from_server, lost, not_running
+from anyport.gateway.track import Run, Track
+from anyport.protocol.errors import Fault, Situation, not_running
 from anyport.protocol.exchange import (
-    Answered,
+    Caller,
     Ending,
     Exchange,
     Failed,
-    Progress,
-    Refused,
+    Front,
+    Teller,
 )
 from anyport.protocol.method import Travel
-from anyport.routing.rewrite import rewrite_result
+from anyport.protocol.reading import PlainCall
 from anyport.routing.route import Local, Route, Unroutable, resolve
-from anyport.upstream.connection import Answer, Call, Connection, Lost
 from anyport.upstream.server import Server
 from anyport.wire import members
-from anyport.wire.frame import Failure, Result
 
 BROKE: Final = "Internal error: the gateway failed to handle this request"
 SUBSCRIPTIONS: Final = frozenset({"resources/subscribe", "resources/unsubscribe"})
@@ -75,14 +73,27 @@ class Relay:
         world: World,
     ) -> None:
         self.desk: Desk | None = None
-        self.open: dict[Exchange, Server] = {}
-        """Exchanges that a server works on."""
         self.deadlines = deadlines
         self.leases = leases
         self.clock = world.clock
         self._profiles = profiles
         self._ledger = ledger
         self._report = world.report
+
+    def again(
+        self, plain: PlainCall, caller: Caller, front: Front, teller: Teller, key: Hashable
+    ) -> Run | None:
+        """A call on the track that its caller's last one of that name has left, if it holds."""
+        track: Track | None = caller.memory.get(plain.name)
+        if track is None or track.catalog is not track.profile.catalog:
+            return None
+        connection = track.connection
+        if connection.lost is not None or connection.over is not None:
+            return None
+        params = track.params(plain)
+        if self.deadlines.asleep:
+            self.deadlines.wake()
+        return None if params is None else Run(self, track, plain, params, front, teller, key)
 
     def begin(self, exchange: Exchange) -> None:
         """Take an exchange on its way."""
@@ -93,25 +104,89 @@ class Relay:
         else:
             self._route(exchange, profile, again=True)
 
+    # What calls on a track need.
+
+    def entered(self, run: Run) -> None:
+        """A call on a track begins."""
+        self._ledger.mark(run)
+        self.deadlines.terms[run] = run
+
+    def passed(self, run: Run, size: int, waited: float) -> None:
+        """A call on a track has its result: note it."""
+        del self.deadlines.terms[run]
+        try:
+            self._ledger.passed(run.track.habit, run, size, waited)
+        except Exception as error:  # noqa: BLE001 - the caller gets the answer even so
+            self._report(error)
+
+    def left(self, run: Run) -> Errand:
+        """A call leaves its track: from now on it is an exchange like any other."""
+        track, plain = run.track, run.plain
+        exchange = Exchange(
+            id=plain.id,
+            method=run.method,
+            params=plain.params,
+            found=members.members(plain.params),
+            caller=track.caller,
+            teller=run.teller,
+            tell=run.front.tell,
+            key=run.key,
+            trace_id=run.trace_id,
+            span_id=run.span_id,
+            name=track.public,
+            started=run.started,
+        )
+        params = track.params(plain) or plain.params
+        errand = Errand(self, exchange, track.profile, track.server, track.native, params)
+        errand.take_over(run)
+        del self.deadlines.terms[run]
+        self.deadlines.start(errand)
+        run.front.swap(run.key, exchange)
+        return errand
+
+    # What exchanges need.
+
+    def open_exchanges(self, server: Server) -> list[Exchange]:
+        """What a server works on now."""
+        for term in list(self.deadlines.terms.values()):
+            if isinstance(term, Run) and term.track.server is server:
+                term.leave()
+        errands = [term for term in self.deadlines.terms.values() if isinstance(term, Errand)]
+        return [term.exchange for term in errands if term.server is server and term.under_way]
+
     def start(self, exchange: Exchange, slug: str, native: str) -> None:
-        """Note that a call starts, and what becomes of it when the client gives up."""
-        if exchange.method.event is not None:
-            self._ledger.begin(exchange, slug, native)
+        """A call starts that no server is asked for: what becomes of it if the client gives up."""
         exchange.on_cancel = lambda _: self.give_up(exchange, slug, native)
 
-    def finish(self, exchange: Exchange, slug: str, native: str, ending: Ending) -> None:
+    def habit(self, exchange: Exchange, slug: str, native: str) -> Habit:
+        """How calls like this one are noted."""
+        return self._ledger.habit(exchange, slug, native)
+
+    def note_pending(self, exchange: Exchange, slug: str, native: str) -> None:
+        """Note that a call takes a while; what is answered at once is noted when it ends."""
+        if exchange.method.event is not None:
+            self._ledger.begin(exchange, slug, native)
+
+    def finish(
+        self,
+        exchange: Exchange,
+        slug: str,
+        native: str,
+        ending: Ending,
+        waited: float | None = None,
+    ) -> None:
         """The one way out of a call: note it, then tell the caller."""
-        self._forget(exchange)
+        self.deadlines.terms.pop(exchange, None)
         try:
             if not exchange.ended and exchange.method.event is not None:
-                self._ledger.end(exchange, slug, native, ending)
+                self._ledger.end(exchange, slug, native, ending, waited)
         except Exception as error:  # noqa: BLE001 - the caller gets the answer even so
             self._report(error)
         exchange.end(ending)
 
     def give_up(self, exchange: Exchange, slug: str, native: str) -> None:
         """The other way out: the client no longer wants the answer, and is told nothing more."""
-        self._forget(exchange)
+        self.deadlines.clear(exchange)
         if exchange.method.event is not None:
             self._ledger.cancelled(exchange, slug, native)
 
@@ -120,8 +195,8 @@ class Relay:
         self._report(error)
         ending = Failed(Fault(situation=Situation.INTERNAL, message=BROKE))
         if exchange.name:
-            server = self.open.get(exchange)
-            slug = "" if server is None else server.slug
+            errand = self.deadlines.terms.get(exchange)
+            slug = errand.server.slug if isinstance(errand, Errand) else ""
             self.finish(exchange, slug, exchange.name, ending)
         else:
             exchange.end(ending)  # It had not even started.
@@ -129,11 +204,21 @@ class Relay:
     def _route(self, exchange: Exchange, profile: Profile, *, again: bool) -> None:
         if exchange.ended:
             return
-        route = resolve(exchange.method, exchange.params, profile.catalog)
+        route = resolve(exchange.method, exchange.params, exchange.found, profile.catalog)
         match route:
             case Route():
                 exchange.name = route.public
-                Errand(self, exchange, profile, route).begin(self._desk)
+                server = profile.servers[route.slug]
+                contradicts = contradiction(exchange, server.annotations(route.native))
+                if contradicts is not None:
+                    self.finish(exchange, route.slug, route.native, Failed(contradicts))
+                    return
+                errand = Errand(self, exchange, profile, server, route.native, route.params)
+                if exchange.method.name in SUBSCRIPTIONS:
+                    errand.wait()
+                    self._desk.subscribe(exchange, server, route)
+                else:
+                    errand.begin()
             case Local(tool=tool):
                 exchange.name = tool
                 self.start(exchange, "", tool)
@@ -150,150 +235,8 @@ class Relay:
                 self.start(exchange, slug, public)
                 self.finish(exchange, slug, public, Failed(fault))
 
-    def _forget(self, exchange: Exchange) -> None:
-        self.open.pop(exchange, None)
-        self.deadlines.clear(exchange)
-
     @property
     def _desk(self) -> Desk:
         if self.desk is None:
             raise RuntimeError("the relay has no desk")
         return self.desk
-
-
-class Errand:
-    """One exchange on its way to one server, and the answer on its way back."""
-
-    __slots__ = (
-        "_call",
-        "_exchange",
-        "_lease",
-        "_params",
-        "_profile",
-        "_relay",
-        "_route",
-        "_server",
-    )
-
-    def __init__(self, relay: Relay, exchange: Exchange, profile: Profile, route: Route) -> None:
-        self._relay = relay
-        self._exchange = exchange
-        self._profile = profile
-        self._route = route
-        self._server = profile.servers[route.slug]
-        self._lease: Connection | None = None
-        self._call: Call | None = None
-        self._params = route.params
-        """What the server was last asked with."""
-
-    def begin(self, desk: Desk) -> None:
-        """Note the start, set the clock, ask for a connection."""
-        relay, exchange, server = self._relay, self._exchange, self._server
-        relay.start(exchange, server.slug, self._route.native)
-        exchange.on_cancel = self._cancelled
-        seconds = server.config.timeout_seconds
-        relay.deadlines.start(exchange, seconds, relay.clock(), self._overdue)
-        if exchange.method.name in SUBSCRIPTIONS:
-            desk.subscribe(exchange, server, self._route)
-            return
-        relay.open[exchange] = server
-        server.lease(relay.leases.key(server.config.scope, exchange.caller), self._leased)
-
-    def _leased(self, lease: Connection | str) -> None:
-        if self._exchange.ended:
-            return
-        try:
-            self._forward(lease)
-        except Exception as error:  # noqa: BLE001 - others wait for the same server
-            self._relay.broke(self._exchange, error)
-
-    def _forward(self, lease: Connection | str) -> None:
-        peer = None if isinstance(lease, str) else lease.peer
-        if isinstance(lease, str) or peer is None:
-            reason = lease if isinstance(lease, str) else "it has not finished its handshake"
-            self._finish(Failed(not_running(self._server.slug, reason)))
-            return
-        self._lease = lease
-        params = peer.back.params(self._route.params, self._exchange.caller)
-        if self._exchange.context:
-            params = meta.restamp(params, self._exchange.context)
-        self._ask(params)
-
-    def _ask(self, params: bytes) -> None:
-        """Put the request to the server; again, with answers, when it needed to know more."""
-        exchange, lease = self._exchange, self._lease
-        if lease is None:
-            return
-        self._params = params
-        progress = None if exchange.progress_token is None else self._progressed
-        call = lease.call(exchange.method.name, params, self._answered, progress)
-        if isinstance(call, Lost):
-            self._answered(call)
-        else:
-            self._call = call
-
-    def _answered(self, answer: Answer) -> None:
-        try:
-            ending = self._ending(answer)
-            if isinstance(ending, Inquiry):
-                inquire(self._exchange, ending, self._params, self._ask, self._finish)
-            else:
-                self._finish(ending)
-        except members.Ambiguous:
-            self._finish(self._misbehaved("answered with an object that names a member twice"))
-        except Exception as error:  # noqa: BLE001 - others wait for the same server
-            self._relay.broke(self._exchange, error)
-
-    def _ending(self, answer: Answer) -> Ending | Inquiry:
-        """A server's answer as the caller may get it."""
-        method, slug = self._exchange.method, self._server.slug
-        peer = None if self._lease is None else self._lease.peer
-        match answer:
-            case Result(result=result) if result[:1] == b"{" and peer is not None:
-                if not method.may_need_input and asks_for_input(result):
-                    return self._misbehaved(f"asked for input, which {method.name} has no room for")
-                return self._public(peer.back.ending(result, self._exchange.caller, slug))
-            case Result():
-                return self._misbehaved("answered with a result that is not an object")
-            case Failure(error=error):
-                context = self._profile.config.errors == "context"
-                return Refused(from_server(error, slug) if context else error)
-            case Lost(reason=reason, situation=situation):
-                return Failed(lost(slug, situation, reason))
-
-    def _public(self, ending: Ending | Inquiry) -> Ending | Inquiry:
-        """Make the URIs in a result public, where a server's own are not unique."""
-        catalog = self._profile.catalog
-        if not catalog.public_uris or not isinstance(ending, Answered):
-            return ending
-        public = partial(catalog.public_uri, self._server.slug)
-        return Answered(rewrite_result(self._exchange.method.name, ending.result, public))
-
-    def _progressed(self, params: bytes) -> None:
-        if not self._exchange.ended:
-            self._relay.deadlines.extend(self._exchange, self._relay.clock())
-            self._exchange.tell(self._exchange, Progress(params))
-
-    def _overdue(self) -> None:
-        seconds = f"{self._server.config.timeout_seconds:g}s"
-        fault = lost(self._server.slug, Situation.TIMED_OUT, seconds)
-        self._stop(members.text(fault.message))
-        self._finish(Failed(fault))
-
-    def _cancelled(self, reason: bytes | None) -> None:
-        """The client gave up: the server is told, and the record."""
-        self._stop(reason)
-        self._relay.give_up(self._exchange, self._server.slug, self._route.native)
-
-    def _stop(self, reason: bytes | None) -> None:
-        # The call holds on to this errand: cut, or both wait for the garbage collector.
-        call, self._call = self._call, None
-        if self._lease is not None and call is not None:
-            self._lease.cancel(call, reason)
-
-    def _finish(self, ending: Ending) -> None:
-        self._call = None
-        self._relay.finish(self._exchange, self._server.slug, self._route.native, ending)
-
-    def _misbehaved(self, words: str) -> Failed:
-        return Failed(lost(self._server.slug, Situation.MISBEHAVED, words))

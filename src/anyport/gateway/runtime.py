@@ -10,6 +10,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -26,6 +27,7 @@ from anyport.gateway.interest import Interest
 from anyport.gateway.leases import Leases
 from anyport.gateway.ledger import Ledger
 from anyport.gateway.memory import Memory
+from anyport.gateway.metrics import Metrics
 from anyport.gateway.profile import Profile
 from anyport.gateway.questions import Questions
 from anyport.gateway.relay import Relay, World
@@ -41,8 +43,8 @@ from anyport.record.redact import Redactor
 from anyport.upstream.connection import Connection
 from anyport.upstream.environment import child_environment
 from anyport.upstream.process import Warden
+from anyport.upstream.road import Surroundings
 from anyport.upstream.server import LeaseKey, Server, Setting
-from anyport.upstream.tender import Surroundings
 from anyport.wire import members
 from anyport.wire.frame import Notification, Request
 
@@ -64,7 +66,8 @@ class Gateway:
 
     def __init__(self, config: Config, state_dir: Path, *, sole: bool) -> None:
         self.config = config
-        self._began = time.monotonic()
+        self.metrics = Metrics(time.monotonic)
+        self.draining = False
         self._redact = Redactor(
             {secret for server in config.servers.values() for secret in server.secrets}
         )
@@ -77,28 +80,31 @@ class Gateway:
         )
         self._trace_id = os.urandom(16).hex()
         self._cache = ListCache(state_dir)
-        self._events = Events(state_dir, self.journal)
+        self.events = Events(state_dir, self.journal)
         self._deadlines = Deadlines()
-        self._sweeping = False
         self._memory = Memory()
         self._group = asyncio.TaskGroup()
         self._awake: set[str] = set()
         """Sessions whose servers have been started; an empty name for callers without one."""
         self._stderr_budget: dict[str, tuple[int, int]] = {}
         self.warden = Warden()
-        self.servers = self._make_servers()
+        self.servers = self._make_servers(sole)
         self.profiles = {
             slug: Profile(profile, self.servers, GATEWAY_TOOLS)
             for slug, profile in config.profiles.items()
         }
         # Ids must be unlikely to meet again, not impossible to guess; this is no system call.
-        self._ledger = Ledger(self.journal, time.time, random.Random(os.urandom(32)).randbytes)
+        chance = random.Random(os.urandom(32)).randbytes
+        self._ledger = Ledger(self.journal, time.monotonic, chance, self.metrics)
         self._leases = Leases(sole=sole)
         world = World(clock=time.monotonic, report=self.report)
+        self._deadlines.on_wake = self._sweep_later
         self.relay = Relay(self.profiles, self._ledger, self._deadlines, self._leases, world)
-        self.feed = Feed(self.profiles, self._open_exchanges)
+        self.again = self.relay.again
+        """What fronts call for a call that was made before."""
+        self.feed = Feed(self.profiles, self.relay.open_exchanges)
         self._interest = Interest(self.feed)
-        self._questions = Questions(self.feed.sessions, self._open_exchanges, self._later)
+        self._questions = Questions(self.feed.sessions, self.relay.open_exchanges, self._later)
         self._desk = Desk(self.relay, self.feed, self._interest, self._means())
         self.relay.desk = self._desk
 
@@ -118,11 +124,9 @@ class Gateway:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS_MAX):
                 await asyncio.gather(*(server.stop() for server in self.servers.values()))
-        except TimeoutError:
-            pass
         for server in self.servers.values():
             if server.tenders:
                 self._note("gateway.backend_stopped", server=server.slug, reason="gateway stopped")
@@ -130,8 +134,9 @@ class Gateway:
         # Every task ends with its server. What ended us is our caller's to see, not the group's,
         # which would wrap it and leave the journal open.
         await self._group.__aexit__(None, None, None)
-        self._note("gateway.stopped", reason="interrupted" if kind else "end of input")
-        self._events.close()
+        reason = "interrupted" if kind or self.draining else "end of input"
+        self._note("gateway.stopped", reason=reason)
+        self.events.close()
         self.journal.close()
 
     # What fronts call.
@@ -151,9 +156,6 @@ class Gateway:
             exchange.end(Failed(invalid_params(f"Invalid params: {error}")))
         except Exception as error:  # noqa: BLE001 - whatever breaks, the caller gets an answer
             self.relay.broke(exchange, error)
-        if len(self._deadlines) and not self._sweeping:
-            self._sweeping = True
-            self._later(SWEEP_SECONDS, self._sweep)
 
     def describe(self, profile: str) -> Description:
         """How the gateway presents itself, known without waiting."""
@@ -166,7 +168,7 @@ class Gateway:
         return gateway_status(
             profile,
             self.journal,
-            uptime_seconds=time.monotonic() - self._began,
+            uptime_seconds=self.metrics.uptime_seconds,
             debug=bool(os.environ.get("ANYPORT_DEBUG")),
         )
 
@@ -190,9 +192,9 @@ class Gateway:
         self._leases.forget(session.id)
         for server in self.profiles[session.profile].servers.values():
             server.drop(session.id)
-        task = asyncio.current_task()
-        stopping = task is not None and task.cancelling() > 0
-        reason = "interrupted" if stopping else "ended by the client"
+            self._interest.forget(server, session)
+        cancelled = (task := asyncio.current_task()) is not None and task.cancelling()
+        reason = "interrupted" if cancelled or self.draining else session.parting
         self._ledger.closed(session, self._trace_id, reason)
 
     def heard(self, session: Session | None, notification: Notification) -> None:
@@ -215,7 +217,7 @@ class Gateway:
         self._awake.add(awake)
         for server in self.profiles[caller.profile].servers.values():
             if caller.session is not None or server.main is None:
-                server.open(self._leases.key(server.config.scope, caller))
+                server.lease(self._leases.key(server.config.scope, caller), lambda _: None)
 
     # What servers report.
 
@@ -225,7 +227,7 @@ class Gateway:
             known = Known(
                 listings=server.listings,
                 instructions=server.instructions,
-                dies_of_probe=server.dies_of_probe,
+                dies_of_probe=server.learned.dies_of_probe,
             )
             self._cache.save(server.config, known)
         for profile in self.profiles.values():
@@ -244,21 +246,22 @@ class Gateway:
                 server=server.slug,
                 era=peer.revision.era.value,
                 revision=peer.revision.name,
-                transport=server.config.transport,
+                transport=server.transport,
                 restarts=main.restarts,
             )
         self._desk.pass_level(server)
-        self._interest.restore(server)
+        self._interest.restore(server, key)
 
     def failed(self, server: Server, reason: str) -> None:
         """A server broke, or could not be started."""
+        self.metrics.restarted(server.slug)
         restarts = 0 if server.main is None else server.main.restarts
         self._note(
             "gateway.backend_failed",
             "failure",
             error_message=reason,
             server=server.slug,
-            transport=server.config.transport,
+            transport=server.transport,
             restarts=restarts,
         )
         self._desk.lists_settled()
@@ -306,13 +309,14 @@ class Gateway:
 
     # The rest.
 
-    def _make_servers(self) -> dict[str, Server]:
+    def _make_servers(self, sole: bool) -> dict[str, Server]:
         setting = Setting(
             surroundings=self._surroundings,
-            spawn=self._spawn,
+            spawn=self.spawn,
             later=self._later,
             client_info=IDENTITY,
             clock=time.monotonic,
+            sole=sole,
         )
         servers = {
             slug: Server(config, setting, self) for slug, config in self.config.servers.items()
@@ -321,15 +325,15 @@ class Gateway:
             known = self._cache.load(server.config, time.time())
             server.listings = dict(known.listings)
             server.instructions = known.instructions
-            server.dies_of_probe = known.dies_of_probe
+            server.learned.dies_of_probe = known.dies_of_probe
         return servers
 
     def _means(self) -> Means:
         return Means(
             status=self.status,
-            events=self._events.query,
+            events=self.events.query,
             describe=self.describe,
-            spawn=self._spawn,
+            spawn=self.spawn,
             later=self._later,
             list_seconds=self.config.gateway.list_seconds,
             cursor_key=os.urandom(16),
@@ -344,10 +348,8 @@ class Gateway:
             chance=lambda: int.from_bytes(os.urandom(2)) / 0xFFFF,
         )
 
-    def _open_exchanges(self, server: Server) -> list[Exchange]:
-        return [exchange for exchange, other in self.relay.open.items() if other is server]
-
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run a task that ends before the gateway does; what it raises is reported."""
         self._group.create_task(self._guarded(work), name=name)
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
@@ -363,19 +365,22 @@ class Gateway:
     def _later(self, seconds: float, act: Callable[[], None]) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(seconds, act)
 
+    def _sweep_later(self) -> None:
+        self._later(SWEEP_SECONDS, self._sweep)
+
     def _sweep(self) -> None:
         try:
             self._deadlines.sweep(time.monotonic())
         finally:
-            self._sweeping = bool(len(self._deadlines))
-            if self._sweeping:
-                self._later(SWEEP_SECONDS, self._sweep)
-            else:
+            self._deadlines.asleep = not self._deadlines.terms
+            if self._deadlines.asleep:
                 self._memory.give_back()
+            else:
+                self._sweep_later()
 
     def _registered(self, server: Server) -> None:
         about = {} if server.obstacle is None else {"reason": server.obstacle}
-        transport = server.config.transport
+        transport = server.transport
         self._note("gateway.backend_registered", server=server.slug, transport=transport, **about)
 
     def _journal_pending(self) -> None:

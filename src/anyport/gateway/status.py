@@ -1,5 +1,6 @@
 """What `gateway_status` says: how the gateway and each of its servers are doing."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -8,7 +9,6 @@ from anyport.config.schema import ServerConfig
 from anyport.gateway.profile import Profile
 from anyport.protocol.method import Kind
 from anyport.record.journal import Journal
-from anyport.routing.catalog import Catalog
 from anyport.upstream.server import Server
 from anyport.upstream.tender import State
 
@@ -21,6 +21,7 @@ def gateway_status(
 ) -> dict[str, Any]:
     """The whole report for one profile."""
     catalog = profile.catalog
+    visible = Counter(entry.slug for entry in catalog.entries(Kind.TOOLS))
     return {
         "gateway": {
             "name": "anyport",
@@ -35,10 +36,10 @@ def gateway_status(
                 "log_level": "DEBUG" if debug else "WARNING",
                 "debug": debug,
             },
-            "event_monitoring": _event_monitoring(journal),
+            "event_monitoring": event_monitoring(journal),
         },
         "backends": {
-            slug: backend_status(server, catalog) for slug, server in profile.servers.items()
+            slug: backend_status(server, visible[slug]) for slug, server in profile.servers.items()
         },
         "capabilities": {
             "tools": len(catalog.entries(Kind.TOOLS)),
@@ -49,24 +50,23 @@ def gateway_status(
     }
 
 
-def backend_status(server: Server, catalog: Catalog) -> Mapping[str, Any]:
+def backend_status(server: Server, tool_count: int) -> Mapping[str, Any]:
     """How one server is doing, and why it is not doing better."""
     main = server.main
     peer = server.peer
-    tools = [entry for entry in catalog.entries(Kind.TOOLS) if entry.slug == server.slug]
     report: dict[str, Any] = {
         "status": "disabled" if server.config.disabled else server.state.value,
         "namespace": server.slug,
-        "tool_count": len(tools),
+        "tool_count": tool_count,
         "era": None if peer is None else peer.revision.era.value,
         "revision": None if peer is None else peer.revision.name,
-        "transport": server.config.transport,
+        "transport": server.transport,
         "restarts": 0 if main is None else main.restarts,
         "last_error": server.last_error,
     }
     if server.config.name != server.slug:
         report["name"] = server.config.name
-    if server.state is not State.READY and tools:
+    if server.state is not State.READY and tool_count:
         report["list"] = "last known"
     warnings = [server.warning] if server.warning is not None else []
     if server.late and server.state is State.READY:
@@ -85,7 +85,8 @@ def backend_status(server: Server, catalog: Catalog) -> Mapping[str, Any]:
     return report
 
 
-def _event_monitoring(journal: Journal) -> dict[str, Any]:
+def event_monitoring(journal: Journal) -> dict[str, Any]:
+    """Whether the journal can be written, and what it lost."""
     monitoring: dict[str, Any] = {
         "enabled": journal.last_error is None,
         "webhook_configured": False,

@@ -1,0 +1,1 @@
+"""Around the endpoint: health, metrics, and what the gateway knows, for programs."""

@@ -1,0 +1,126 @@
+"""The document and what it describes are one."""
+
+import json
+import re
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from anyport.gateway.api.app import Api
+from anyport.gateway.api.around import Around
+from anyport.gateway.api.openapi import JSON, OPERATIONS, document
+from tests.gateway.api.fakes import FakeGateway
+
+DOCUMENT: Any = json.loads(document())
+EXAMPLES = {"{profile}": "default", "{server}": "docs"}
+
+
+def filled(path: str) -> str:
+    """The path with names that exist."""
+    return re.sub(r"\{\w+\}", lambda found: EXAMPLES[found[0]], path)
+
+
+def schema_of(path: str, status: int, media: str) -> Any:
+    """What the document says of an answer, with all that it refers to."""
+    responses = DOCUMENT["paths"][path]["get"]["responses"]
+    response = responses.get(str(status), responses["default"])
+    return {**response["content"][media]["schema"], "components": DOCUMENT["components"]}
+
+
+def closed(schema: Any) -> Any:
+    """The same schema, but nothing may be in an answer that it does not name."""
+    if isinstance(schema, list):
+        return [closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    tight = {key: closed(value) for key, value in schema.items()}
+    return {**tight, "additionalProperties": False} if "properties" in tight else tight
+
+
+def test_every_route_is_described_and_every_description_has_its_route(
+    gateway: FakeGateway,
+) -> None:
+    assert {*Around(gateway).shortcuts, *Api(gateway).endpoints} == set(OPERATIONS)
+    assert set(DOCUMENT["paths"]) == set(OPERATIONS)
+
+
+def test_the_document_is_served_as_it_is(gateway: FakeGateway) -> None:
+    reply = gateway.get("/api/v1/openapi.json")
+
+    assert reply.json == DOCUMENT
+    assert DOCUMENT["openapi"] == "3.1.0"
+
+
+@pytest.mark.parametrize("path", [path for path, row in OPERATIONS.items() if row.media == JSON])
+def test_an_answer_has_the_shape_that_the_document_says(gateway: FakeGateway, path: str) -> None:
+    for number in range(2):
+        gateway.journal.note(
+            "gateway.tool_call",
+            "failure",
+            trace_id=f"{number:032x}",
+            metadata={"tool": "read"},
+            duration_ms=1.5,
+            error_code=-32602,
+            error_message="no",
+        )
+    reply = gateway.get(filled(path))
+
+    schema = schema_of(path, reply.status, JSON)
+    assert reply.status == 200
+    if OPERATIONS[path].answer is not None:
+        schema = closed(schema)
+    jsonschema_rs.validator_for(schema).validate(reply.json)
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("/mcp/{profile}/info", "/mcp/x/info"),
+        ("/api/v1/servers/{server}", "/api/v1/servers/x"),
+        ("/api/v1/profiles/{profile}", "/api/v1/profiles/x"),
+        ("/api/v1/events", "/api/v1/events?limit=many"),
+    ],
+)
+def test_a_problem_has_the_shape_that_the_document_says(
+    gateway: FakeGateway, path: str, target: str
+) -> None:
+    reply = gateway.get(target)
+
+    assert str(reply.status) in DOCUMENT["paths"][path]["get"]["responses"]
+    schema = schema_of(path, reply.status, "application/problem+json")
+    jsonschema_rs.validator_for(closed(schema)).validate(reply.json)
+
+
+def test_a_gateway_that_drains_says_so_in_the_shape_of_the_document(gateway: FakeGateway) -> None:
+    gateway.draining = True
+    reply = gateway.get("/readyz")
+
+    jsonschema_rs.validator_for(schema_of("/readyz", 503, JSON)).validate(reply.json)
+
+
+def test_what_is_no_json_has_the_type_that_the_document_says(gateway: FakeGateway) -> None:
+    for path, row in OPERATIONS.items():
+        if row.media != JSON:
+            reply = gateway.get(filled(path), "HEAD")
+            assert reply.fields["content-type"].startswith(row.media)
+
+
+def test_every_shape_is_a_sound_schema() -> None:
+    for schema in DOCUMENT["components"]["schemas"].values():
+        assert jsonschema_rs.meta.is_valid(schema)
+
+
+def test_every_reference_leads_somewhere() -> None:
+    references = re.findall(r'"#/components/schemas/(\w+)"', json.dumps(DOCUMENT))
+
+    assert references
+    assert set(references) <= DOCUMENT["components"]["schemas"].keys()
+
+
+def test_every_name_in_a_path_is_a_parameter_of_it() -> None:
+    names = [operation["get"]["operationId"] for operation in DOCUMENT["paths"].values()]
+    assert len(names) == len(set(names))
+    for path, operation in DOCUMENT["paths"].items():
+        said = {row["name"] for row in operation["get"]["parameters"] if row["in"] == "path"}
+        assert said == set(re.findall(r"\{(\w+)\}", path))

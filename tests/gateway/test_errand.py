@@ -1,0 +1,177 @@
+"""One exchange on its way to a server and back."""
+
+from pathlib import Path
+
+import pytest
+
+from anyport.gateway.errand import Errand
+from anyport.gateway.relay import BROKE
+from anyport.protocol.exchange import Progress
+from anyport.upstream.tender import Ready
+from tests.gateway.fakes import MODERN, Asked, FakeSession, caller
+from tests.gateway.scene import Scene
+from tests.upstream.fakes import say
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+@pytest.mark.parametrize("errors", ["context", "verbatim"])
+def test_an_error_of_the_server_keeps_its_code_and_message(tmp_path: Path, errors: str) -> None:
+    scene = Scene(tmp_path, errors=errors)
+    asked = scene.begin()
+    error = {"code": -7, "message": "no", "data": {"a": 1}}
+
+    scene.answer(error=error)
+
+    ending = asked.ending
+    assert (ending["code"], ending["message"]) == (-7, "no")
+    if errors == "context":
+        assert ending["data"] == {"a": 1, "server": "s", "originalError": error}
+    else:
+        assert ending == error
+    assert scene.statuses == ["failure"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"result":[1]}', "Server 's' answered with a result that is"),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"a":1}', "Server 's' answered with something that"),
+    ],
+)
+def test_an_answer_that_makes_no_sense_is_the_servers_fault(
+    scene: Scene, raw: bytes, words: str
+) -> None:
+    asked = scene.begin()
+
+    scene.server.connection.receive(raw)
+
+    assert asked.ending.startswith(words)
+    assert scene.statuses == ["failure"]
+
+
+def test_a_server_that_is_lost_is_told_by_name_and_reason(scene: Scene) -> None:
+    asked = [scene.begin() for _ in range(3)]
+
+    scene.server.connection.end("killed by SIGKILL")
+
+    for call in asked:
+        assert call.ending == "Server 's' is not running: killed by SIGKILL"
+    assert scene.statuses == ["failure"] * 3
+    assert scene.at_rest()
+
+
+def test_a_server_that_is_down_is_told_at_once(scene: Scene) -> None:
+    scene.server.down = "exit code 1"
+
+    assert scene.begin().ending == "Server 's' is not running: exit code 1"
+    assert scene.statuses == ["failure"]
+    assert scene.at_rest()
+
+
+def test_cancelling_tells_the_server_and_the_record_and_nobody_else(scene: Scene) -> None:
+    asked = scene.begin()
+
+    asked.exchange.cancel(b'"enough"')
+    asked.exchange.cancel()
+    scene.answer(result={"content": []})
+
+    assert asked.told == []
+    assert scene.statuses == ["cancelled"]
+    assert scene.server.channel.sent[1]["params"] == {"requestId": 1, "reason": "enough"}
+    assert scene.at_rest()
+
+
+def test_cancelling_a_call_that_waits_for_its_server_is_enough(scene: Scene) -> None:
+    waiting: list[Ready] = []
+    scene.server.waiting = waiting
+    asked = scene.begin()
+    asked.exchange.cancel()
+
+    waiting[0](scene.server.connection)
+
+    assert scene.server.channel.sent == []
+    assert scene.statuses == ["cancelled"]
+    assert scene.at_rest()
+
+
+@pytest.mark.parametrize("starting", [True, False])
+def test_a_call_that_takes_too_long_is_ended_and_the_server_told(
+    scene: Scene, starting: bool
+) -> None:
+    scene.server.waiting = [] if starting else None
+    asked = scene.begin()
+
+    scene.deadlines.sweep(60.0)
+    if scene.server.waiting:
+        scene.server.waiting[0](scene.server.connection)
+
+    assert asked.ending == "Tool execution timeout (60s)"
+    assert scene.statuses == ["pending", "timeout"]
+    assert scene.at_rest()
+    if starting:
+        assert scene.server.channel.sent == []
+    else:
+        cancelled = scene.server.channel.sent[1]
+        assert cancelled["params"]["reason"] == "Tool execution timeout (60s)"
+        scene.answer(result={"content": []})
+        assert len(asked.told) == 1
+
+
+def test_progress_reaches_the_caller_and_extends_the_time(scene: Scene) -> None:
+    asked = Asked(params={"name": "s__echo", "_meta": {"progressToken": "t"}})
+    asked.exchange.progress_token = b'"t"'
+    scene.relay.begin(asked.exchange)
+    scene.now = 59.0
+
+    say(
+        scene.server.connection,
+        method="notifications/progress",
+        params={"progressToken": 1, "progress": 1},
+    )
+    scene.deadlines.sweep(61.0)
+
+    (progress,) = asked.told
+    assert isinstance(progress, Progress)
+    scene.answer(result={})
+    assert asked.ending == {}
+
+
+def test_the_trace_of_a_client_goes_on_to_the_server(scene: Scene) -> None:
+    parent = f"00-{'a' * 32}-{'b' * 16}-01"
+    scene.begin(params={"name": "s__echo", "_meta": {"traceparent": parent, "k": 1}})
+
+    about = scene.server.channel.sent[0]["params"]["_meta"]
+    assert about == {"traceparent": f"00-{'a' * 32}-{'01' * 8}-01", "k": 1}
+    scene.answer(result={})
+    assert {event["trace_id"] for event in scene.events} == {"a" * 32}
+
+
+def test_what_a_modern_client_says_of_itself_stays_here(scene: Scene) -> None:
+    about = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "k": 1}
+    scene.begin(params={"name": "s__echo", "_meta": about}, by=caller(revision=MODERN))
+
+    assert scene.server.channel.sent[0]["params"]["_meta"] == {"k": 1}
+
+
+def test_a_call_uses_the_connection_of_its_session(scene: Scene) -> None:
+    scene.begin(by=caller(FakeSession("mine")))
+    scene.begin()
+
+    assert [key.owner for key in scene.server.leased] == ["mine", ""]
+
+
+def test_what_breaks_on_the_way_back_is_answered_too_and_harms_no_other_call(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = scene.begin(), scene.begin()
+    monkeypatch.setattr(Errand, "_ending", lambda *_: 1 / 0)
+
+    scene.server.connection.end("exit code 1")
+
+    assert (first.ending, second.ending) == (BROKE, BROKE)
+    assert len(scene.broken) == 2
+    assert scene.at_rest()

@@ -1,0 +1,175 @@
+"""What is counted, and what is not told apart."""
+
+from bisect import bisect_left
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anyport.gateway.metrics import (
+    OPERATION_BOUNDS,
+    OTHER,
+    OVERHEAD_BOUNDS,
+    SERIES_MAX,
+    TOOL_NAME_CHARS_MAX,
+    TOOL_NAMES_MAX,
+    UNSORTED_TIMES_MAX,
+    Call,
+    Histogram,
+    Metrics,
+    error_type,
+)
+
+
+def call(tool: str = "read", error: str = "", server: str = "docs", profile: str = "dev") -> Call:
+    return ("tools/call", profile, "2025-11-25", "tcp", server, tool, error)
+
+
+def metrics() -> Metrics:
+    return Metrics(lambda: 0.0)
+
+
+def count(histogram: Histogram) -> float:
+    return sum(histogram[:-1])
+
+
+def naive(bounds: tuple[float, ...], values: list[float]) -> Histogram:
+    counts = [0.0] * (len(bounds) + 1)
+    for value in values:
+        counts[bisect_left(bounds, value)] += 1
+    return [*counts, sum(sorted(values))]
+
+
+SECONDS = st.floats(min_value=0, max_value=1000) | st.sampled_from(OPERATION_BOUNDS)
+
+
+@given(st.lists(st.tuples(SECONDS, SECONDS | st.none()), max_size=UNSORTED_TIMES_MAX // 2))
+def test_every_call_is_counted_under_the_bound_it_reaches(
+    calls: list[tuple[float, float | None]],
+) -> None:
+    numbers = metrics()
+    for own, waited in calls:
+        numbers.called(call(), own + (waited or 0.0), waited)
+    numbers.settle()
+
+    if not calls:
+        assert numbers.operations == {}
+        return
+    key = ("tools/call", "dev", "2025-11-25", "tcp", "")
+    took = [own + (waited or 0.0) for own, waited in calls]
+    rest = [total - (waited or 0.0) for total, (_, waited) in zip(took, calls, strict=True)]
+    waits = [waited for _, waited in calls if waited is not None]
+    assert numbers.operations == {key: naive(OPERATION_BOUNDS, took)}
+    assert numbers.requests == {("tools/call", "docs", "read", ""): naive(OPERATION_BOUNDS, waits)}
+    assert numbers.overheads == {("tools/call",): naive(OVERHEAD_BOUNDS, rest)}
+
+
+def test_what_is_counted_is_sorted_by_itself_before_it_becomes_much() -> None:
+    numbers = metrics()
+    for _ in range(UNSORTED_TIMES_MAX // 2):
+        numbers.called(call(), 0.5, 0.25)
+
+    [counted] = numbers.operations.values()
+    assert count(counted) == UNSORTED_TIMES_MAX // 2
+
+
+def test_calls_with_the_same_labels_can_be_counted_without_a_look_up() -> None:
+    numbers = metrics()
+    series = numbers.series(call())
+    series.add(0.5, 0.25)
+    numbers.called(call(), 0.5, 0.25)
+    numbers.settle()
+
+    assert numbers.series(call()) is series
+    [counted] = numbers.requests.values()
+    assert (count(counted), counted[-1]) == (2, 0.5)
+
+
+def test_what_no_server_was_asked_for_is_the_gateways_own_time() -> None:
+    numbers = metrics()
+    numbers.called(("tools/list", "dev", "2025-11-25", "pipe", "", "", ""), 0.25, None)
+    numbers.settle()
+
+    assert numbers.requests == {}
+    assert numbers.overheads[("tools/list",)][-1] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "label"),
+    [
+        ("success", None, ""),
+        ("failure", None, "tool_error"),
+        ("failure", -32602, "-32602"),
+        ("failure", 4711, OTHER),
+        ("timeout", -32000, "timeout"),
+        ("cancelled", None, "cancelled"),
+    ],
+)
+def test_an_ending_has_one_of_a_few_labels(status: str, code: int | None, label: str) -> None:
+    assert error_type(status, code) == label  # type: ignore[arg-type]
+
+
+def test_a_tool_is_told_apart_once_it_has_worked() -> None:
+    numbers = metrics()
+    numbers.called(call("invented", "-32602"), 1.0, 1.0)
+    numbers.called(call("read"), 1.0, 1.0)
+    numbers.called(call("read", "tool_error"), 1.0, 1.0)
+    numbers.settle()
+
+    assert {(tool, error) for _, _, tool, error in numbers.requests} == {
+        *((OTHER, "-32602"), ("read", ""), ("read", "tool_error")),
+    }
+
+
+def test_no_more_tools_are_told_apart_than_the_limit() -> None:
+    numbers = metrics()
+    for number in range(TOOL_NAMES_MAX + 10):
+        numbers.called(call(f"t{number}"), 1.0, 1.0)
+    numbers.called(call("x" * (TOOL_NAME_CHARS_MAX + 1)), 1.0, 1.0)
+    numbers.settle()
+
+    assert len(numbers.requests) == TOOL_NAMES_MAX + 1
+    assert count(numbers.requests["tools/call", "docs", OTHER, ""]) == 11
+
+
+def test_no_more_series_are_kept_than_the_limit() -> None:
+    numbers = metrics()
+    for number in range(SERIES_MAX + 10):
+        numbers.called(call("", profile=f"p{number}"), 1.0, 1.0)
+    numbers.settle()
+
+    assert len(numbers.operations) == SERIES_MAX + 1
+    assert count(numbers.operations["tools/call", OTHER, "2025-11-25", "tcp", ""]) == 10
+    assert sum(map(count, numbers.requests.values())) == SERIES_MAX + 10
+
+
+def test_a_session_is_counted_when_it_ends_and_only_once() -> None:
+    moments = iter([0.0, 10.0, 12.5])
+    numbers = Metrics(lambda: next(moments))
+    numbers.opened("s1")
+    numbers.session_closed("s1", "dev", "2025-11-25", "tcp")
+    numbers.session_closed("s1", "dev", "2025-11-25", "tcp")
+    numbers.session_closed("never opened", "dev", "2025-11-25", "tcp")
+
+    [ended] = numbers.sessions.values()
+    assert (count(ended), ended[-1]) == (1, 2.5)
+
+
+def test_a_connection_is_counted_under_its_server() -> None:
+    moments = iter([0.0, 10.0, 11.0])
+    numbers = Metrics(lambda: next(moments))
+    line = object()
+    numbers.opened(line)
+    numbers.connection_closed(line, "docs")
+
+    assert numbers.connections[("docs",)][-1] == 1.0
+
+
+def test_restarts_and_uptime_are_counted_from_the_start() -> None:
+    moments = iter([10.0, 12.0])
+    numbers = Metrics(lambda: next(moments))
+    numbers.restarted("docs")
+    numbers.restarted("docs")
+
+    assert numbers.restarts == {"docs": 2}
+    assert numbers.uptime_seconds == 2.0
