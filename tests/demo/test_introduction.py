@@ -9,9 +9,15 @@ from anyport.demo.revisions import REVISIONS
 
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_completions_are_declared_wherever_there_is_a_word_for_it(revision: str) -> None:
-    declared = capabilities(REVISIONS[revision])
+    declared = capabilities(Options(), REVISIONS[revision])
 
     assert ("completions" in declared) is (revision != "2024-11-05")
+
+
+def test_nothing_is_promised_that_would_need_a_stream_where_there_is_none() -> None:
+    declared = capabilities(Options(style="json"), REVISIONS["2025-11-25"])
+
+    assert (declared["tools"], declared["resources"]) == ({}, {})
 
 
 def test_the_oldest_revision_gets_a_name_and_a_version_and_no_more() -> None:

@@ -78,6 +78,7 @@ def test_a_modern_server_names_its_revisions_to_those_who_shake_hands() -> None:
         assert error["code"] == -32022
         assert error["data"] == {"supported": [MODERN], "requested": "2025-11-25"}
         assert demo.ask("tools/list")["error"]["code"] == -32602
+        assert demo.ask_modern("initialize")["error"]["code"] == -32601
 
 
 def test_log_messages_follow_the_level_of_the_request(demo: Demo) -> None:

@@ -26,6 +26,13 @@ def test_an_era_narrows_the_revisions() -> None:
         ["--revision", "tomorrow"],
         ["--page-size", "0"],
         ["--tools", "many"],
+        ["--http", "-1"],
+        ["--http", "65536"],
+        ["--http", "0", "--json-only", "--sse-only"],
+        ["--http", "0", "--transport", "pigeon"],
+        ["--http", "0", "--lose-sessions", "0"],
+        ["--drop-streams"],
+        ["--host", "0.0.0.0"],
     ],
 )
 def test_options_that_make_no_sense_are_refused(
@@ -36,3 +43,18 @@ def test_options_that_make_no_sense_are_refused(
 
     assert refused.value.code == 2
     assert "usage:" in capsys.readouterr().err
+
+
+def test_http_has_options_of_its_own() -> None:
+    argv = ["--http", "0", "--sse-only", "--drop-streams", "--lose-sessions", "3"]
+    options = read_options([*argv, "--transport", "streamable", "--host", "::1"])
+
+    assert (options.http_port, options.host, options.transport) == (0, "::1", "streamable")
+    assert (options.style, options.drop_streams, options.lose_sessions) == ("sse", True, 3)
+
+
+def test_the_revisions_of_an_era_are_told_apart() -> None:
+    options = Options(revisions=frozenset({"2026-07-28", "2025-06-18", "2024-11-05"}))
+
+    assert list(options.legacy) == ["2024-11-05", "2025-06-18"]
+    assert list(options.modern) == ["2026-07-28"]

@@ -76,5 +76,5 @@ def test_a_client_that_follows_the_cursors_sees_every_tool(option: list[str]) ->
                 break
             params = {"cursor": result["nextCursor"]}
 
-        assert len(names) == len(set(names)) == 19 + 30
+        assert len(names) == len(set(names)) == 20 + 30
         assert names[-1] == "tool_0029"

@@ -15,7 +15,7 @@ from tests.demo.driver import EVERYTHING, LEGACY, MODERN, REVISIONS, Demo, Json
 NAMES = {
     *("echo", "add", "fail", "error", "slow", "image", "audio", "everything_content"),
     *("elicit", "sample", "roots", "log", "big", "touch", "grow", "shrink", "env", "exit"),
-    "stderr",
+    *("stderr", "regional"),
 }
 STRUCTURED = REVISIONS[2:]
 
@@ -65,6 +65,11 @@ def test_all_tools_are_there_and_described_as_the_revision_allows(speaking: Spea
 
 def test_echo_gives_the_text_back(speaking: Speaking) -> None:
     assert speaking.text("echo", text="Grüße, 世界 🌍\n") == "Grüße, 世界 🌍\n"
+
+
+def test_a_region_is_told_with_its_shard_or_without(speaking: Speaking) -> None:
+    assert speaking.text("regional", region="eu") == "Region eu, shard any."
+    assert speaking.text("regional", region="eu", shard=3) == "Region eu, shard 3."
 
 
 def test_add_answers_in_words_and_where_it_may_as_a_value(speaking: Speaking) -> None:

@@ -6,16 +6,32 @@ a `Call`, and never learns whether the question went out as a request or as an a
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
 from anyport.demo.faults import INVALID_PARAMS, Fault, NeedsClient, object_member
+from anyport.demo.headers import Headers
 from anyport.demo.options import Options
 from anyport.demo.revisions import Json, Revision
 
 Send: TypeAlias = Callable[[Json], None]
-"""Writes one message to the client, now."""
+"""Sends one message to the client, now.
+
+Raises:
+    Unanswered: the message is a question, and there is no way to put it to this client.
+"""
+
+
+class Channel(Protocol):
+    """The way back to whoever sent a message, or several at once."""
+
+    def send(self, message: Json) -> None:
+        """Sends what belongs to the message: its progress, its logs, its questions."""
+
+    def finish(self, answer: Json | list[Json] | None) -> None:
+        """Called once, last: with the answer, or None where there is none to give."""
+
 
 LEVELS: Final = (
     "debug",
@@ -36,6 +52,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     identity: str | int
     method: str
     params: Json
+    headers: Headers | None = None
+    """What was said beside the message; None where nothing can be."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):

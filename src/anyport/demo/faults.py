@@ -1,6 +1,6 @@
 """What can go wrong, as JSON-RPC knows it: codes, and the exception that carries one.
 
-It knows nothing of who asked, or of how an error is written to the pipe.
+It knows nothing of who asked, or of how an error travels.
 """
 
 from typing import Any, Final
@@ -12,6 +12,7 @@ INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
+HEADER_MISMATCH: Final = -32020
 MISSING_CLIENT_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
 

@@ -37,14 +37,12 @@ def implementation(options: Options, revision: Revision) -> Json:
     return revision.trim("implementation", full)
 
 
-def capabilities(revision: Revision) -> Json:
+def capabilities(options: Options, revision: Revision) -> Json:
     """Prompts and the list of resources never change, so nobody is promised notice of it."""
-    able: Json = {
-        "logging": {},
-        "prompts": {},
-        "resources": {"subscribe": True},
-        "tools": {"listChanged": True},
-    }
+    able: Json = {"logging": {}, "prompts": {}, "resources": {}, "tools": {}}
+    if options.style != "json":  # Without streams there is no way to give notice of anything.
+        able["resources"] = {"subscribe": True}
+        able["tools"] = {"listChanged": True}
     if revision.completions_capability:
         able["completions"] = {}
     return able

@@ -1,7 +1,7 @@
 """The era of the handshake: revisions 2024-11-05 to 2025-11-25.
 
-One pipe is one session. The client says once who it is and what it can do; after that the server
-may ask it things with requests of its own, at any time. It knows nothing of envelopes.
+The client says once who it is and what it can do; after that the server may ask it things with
+requests of its own, at any time. It knows nothing of envelopes, nor of how messages travel.
 """
 
 import asyncio
@@ -40,16 +40,19 @@ BEFORE_HANDSHAKE = frozenset({"initialize", "ping"})
 
 
 class LegacySession:
-    """The one session of this process, from `initialize` to the end of input."""
+    """One session, from `initialize` to its end.
+
+    `send` is for what belongs to no request: news of changes, and questions of the session's own.
+    """
 
     def __init__(self, world: World, send: Send, known: Mapping[str, Revision]) -> None:
         self.world = world
-        self.send = send
         self.begun = False
         self.revision = list(known.values())[-1]
         """The newest that this server knows, until a handshake settles on another."""
         self.log_level = "info"
         self.capabilities: Json = {}
+        self._send = send
         self._known = known
         self._subscribed: set[str] = set()
         self._ids = itertools.count(1)
@@ -65,7 +68,7 @@ class LegacySession:
         }
         world.watchers.append(self._changed)
 
-    def open(self, request: Request) -> tuple[Call, Method]:
+    def open(self, request: Request, send: Send) -> tuple[Call, Method]:
         """Judges a request by the state of the session."""
         method = self._methods.get(request.method)
         if method is None:
@@ -74,20 +77,20 @@ class LegacySession:
         # to the initialize request" (basic/lifecycle).
         if not self.begun and request.method not in BEFORE_HANDSHAKE:
             raise Fault(INVALID_REQUEST, "The session has not begun; send 'initialize' first")
-        return LegacyCall(self, request), method
+        return LegacyCall(self, request, send), method
 
     async def initialized(self) -> None:
         """What follows the client's word that it is ready."""
         if not (self.begun and self.world.options.ask_roots and "roots" in self.capabilities):
             return
         try:
-            answer = await self.ask(questions.roots())
+            answer = await self.ask(questions.roots(), self._send)
         except (MissingCapability, Unanswered) as error:
             say(f"no roots: {error}")
         else:
             say(f"roots: {answer}")
 
-    async def ask(self, question: Question) -> Json:
+    async def ask(self, question: Question, send: Send) -> Json:
         """Sends a request to the client and waits for its answer."""
         if not declares(self.capabilities, question.capability):
             raise MissingCapability(question.capability)
@@ -95,13 +98,13 @@ class LegacySession:
             raise Unanswered("The client closed the connection before it could be asked")
         identity = next(self._ids)
         self._asked[identity] = asyncio.get_running_loop().create_future()
-        self.send({"jsonrpc": "2.0", "id": identity, **question.body()})
         try:
+            send({"jsonrpc": "2.0", "id": identity, **question.body()})
             return await self._asked[identity]
         except asyncio.CancelledError:
             # Nobody waits for the answer any more, so the client need not look for one.
             params = {"requestId": identity, "reason": "The call that asked was cancelled"}
-            self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+            send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
             raise
         finally:
             del self._asked[identity]
@@ -117,6 +120,12 @@ class LegacySession:
             waiting.set_result(result)
         else:
             waiting.set_exception(Unanswered(_complaint(message.get("error"))))
+
+    def close(self) -> None:
+        """Nobody is there to be told anything any more."""
+        self.hang_up()
+        if self._changed in self.world.watchers:
+            self.world.watchers.remove(self._changed)
 
     def hang_up(self) -> None:
         """The client will answer nothing more."""
@@ -140,7 +149,7 @@ class LegacySession:
         options = self.world.options
         return {
             "protocolVersion": self.revision.name,
-            "capabilities": introduction.capabilities(self.revision),
+            "capabilities": introduction.capabilities(options, self.revision),
             "serverInfo": introduction.implementation(options, self.revision),
             "instructions": options.instructions,
         }
@@ -167,22 +176,21 @@ class LegacySession:
         if not self.begun:
             return
         if change.uri is None:
-            self.send({"jsonrpc": "2.0", "method": change.method})
+            self._send({"jsonrpc": "2.0", "method": change.method})
         elif change.uri in self._subscribed:
             params = {"uri": change.uri}
-            self.send({"jsonrpc": "2.0", "method": change.method, "params": params})
+            self._send({"jsonrpc": "2.0", "method": change.method, "params": params})
 
 
 class LegacyCall(Call):
     """A request within the session: what the session agreed on holds for it."""
 
-    def __init__(self, session: LegacySession, request: Request) -> None:
-        world, revision, send = session.world, session.revision, session.send
-        super().__init__(world, revision, send, request, session.log_level)
+    def __init__(self, session: LegacySession, request: Request, send: Send) -> None:
+        super().__init__(session.world, session.revision, send, request, session.log_level)
         self._session = session
 
     async def ask(self, question: Question) -> Json:
-        return await self._session.ask(question)
+        return await self._session.ask(question, self._send)
 
     def complete(self, result: Json) -> Json:
         return result

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from anyport.demo import introduction
+from anyport.demo.agreement import check_arguments, check_envelope
 from anyport.demo.calls import (
     LEVELS,
     TOOLS_CHANGED,
@@ -89,9 +90,8 @@ def is_enveloped(params: Any) -> bool:
 class ModernEra:
     """Answers requests that bring their own envelope."""
 
-    def __init__(self, world: World, send: Send, known: Mapping[str, Revision], seal: Seal) -> None:
+    def __init__(self, world: World, known: Mapping[str, Revision], seal: Seal) -> None:
         self.world = world
-        self.send = send
         self.seal = seal
         self.closing = asyncio.Event()
         """Set when the server is about to end; open subscriptions end with it."""
@@ -99,23 +99,30 @@ class ModernEra:
         self._methods: dict[str, Method] = {
             **introduction.METHODS,
             DISCOVER: self._discover,
-            LISTEN: self._listen,
         }
+        # A subscription is a stream, and nothing but a stream.
+        if world.options.style != "json":
+            self._methods[LISTEN] = self._listen
 
-    def open(self, request: Request) -> tuple[Call, Method]:
-        """Climbs the ladder: envelope there, version known, method known, envelope sound."""
-        if request.method == "initialize":
-            raise self._unsupported(request.params.get("protocolVersion"))
+    def open(self, request: Request, send: Send) -> tuple[Call, Method]:
+        """Climbs the ladder: envelope there, headers agree, version known, method known,
+        arguments agree, the rest of the envelope sound.
+        """
         meta = object_member(request.params, "_meta", default={})
+        if request.method == "initialize" and VERSION_KEY not in meta:
+            raise self._unsupported(request.params.get("protocolVersion"))
         version = string_member(meta, VERSION_KEY)
         object_member(meta, CAPABILITIES_KEY)
+        check_envelope(request, version)
         revision = self._known.get(version)
         if revision is None:
             raise self._unsupported(version)
         method = self._methods.get(request.method)
         if method is None:
             raise Fault(METHOD_NOT_FOUND, f"Method not found: {request.method}")
-        return ModernCall(self, revision, request, meta), method
+        if request.method == "tools/call":
+            check_arguments(request, self.world.tools)
+        return ModernCall(self, revision, request, send), method
 
     def _unsupported(self, requested: Any) -> Fault:
         facts = {"supported": list(self._known), "requested": str(requested)}
@@ -124,7 +131,7 @@ class ModernEra:
     def _discover(self, call: Call, _params: Json) -> Json:
         return {
             "supportedVersions": list(self._known),
-            "capabilities": introduction.capabilities(call.revision),
+            "capabilities": introduction.capabilities(self.world.options, call.revision),
             "instructions": self.world.options.instructions,
         }
 
@@ -169,13 +176,14 @@ class ModernEra:
 class ModernCall(Call):
     """A request that stands for itself."""
 
-    def __init__(self, era: ModernEra, revision: Revision, request: Request, meta: Json) -> None:
+    def __init__(self, era: ModernEra, revision: Revision, request: Request, send: Send) -> None:
+        meta: Json = request.params["_meta"]
         # A request that names no level wants no log messages at all.
         level = meta.get(LOG_LEVEL_KEY)
         if level is not None and level not in LEVELS:
             raise Fault(INVALID_PARAMS, f"Unknown log level: {level}")
         object_member(meta, CLIENT_KEY, default={})
-        super().__init__(era.world, revision, era.send, request, level)
+        super().__init__(era.world, revision, send, request, level)
         self._capabilities: Json = meta[CAPABILITIES_KEY]
         self._seal = era.seal
         self._answers = self._read_answers() if request.method in MAY_ASK else {}

@@ -37,6 +37,8 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     error_id_optional: bool = True
     """True where an answer to nobody omits `id`; elsewhere JSON-RPC's null stands for it."""
     resource_not_found: int = -32002
+    primes_streams: bool = False
+    """True where an event stream begins with an empty event, to resume from."""
 
     def trim(self, shape: str, full: Json) -> Json:
         """The newest form of an offer, less the members this revision does not know."""
@@ -114,6 +116,7 @@ _ROWS: Final = (
         content=_CONTENT_2025_06_18,
         elicitation_modes=("form", "url"),
         elicitation_ids=True,
+        primes_streams=True,
     ),
     Revision(
         name="2026-07-28",

@@ -166,9 +166,13 @@ def _error(_call: Call, given: Json) -> NoReturn:
 async def _slow(call: Call, given: Json) -> Json:
     steps = given["steps"]
     call.log("info", f"slow: {steps} steps to go")
-    for step in range(1, steps + 1):
-        await asyncio.sleep(given["seconds"] / steps)
-        call.progress(step, steps, f"Step {step} of {steps}")
+    try:
+        for step in range(1, steps + 1):
+            await asyncio.sleep(given["seconds"] / steps)
+            call.progress(step, steps, f"Step {step} of {steps}")
+    except asyncio.CancelledError:
+        say("slow: cancelled")  # The client hears nothing more; others may want to know.
+        raise
     call.log("info", "slow: done")
     return content.result(content.text(f"Done after {steps} steps."))
 
@@ -328,6 +332,21 @@ def _exit(_call: Call, given: Json) -> NoReturn:
 def _stderr(_call: Call, given: Json) -> Json:
     say(given["text"])
     return content.result(content.text("Written."))
+
+
+@_tool(
+    "regional",
+    "Says which region and shard it was called for, which travel in headers, too, over HTTP.",
+    _READ_ONLY,
+    {
+        "region": {"type": "string", "x-mcp-header": "Region"},
+        "shard": {"type": "integer", "x-mcp-header": "Shard"},
+    },
+    optional=("shard",),
+)
+def _regional(_call: Call, given: Json) -> Json:
+    shard = given.get("shard", "any")
+    return content.result(content.text(f"Region {given['region']}, shard {shard}."))
 
 
 def _filler(name: str) -> Tool:
