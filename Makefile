@@ -6,10 +6,10 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 COMPILE := $(BIN)/uv pip compile -qU --universal --generate-hashes --no-annotate --no-header
 
-.PHONY: run check test lint real-env fix lock clean help
+.PHONY: run check test lint real-env bench fix lock clean help
 
-run: .venv/run.stamp  # the gateway on stdin and stdout, with the demo server behind it
-	@cd .venv && XDG_CONFIG_HOME='$(CURDIR)/.venv' bin/anyport stdio  # No configuration is there.
+run: .venv/run.stamp  # the gateway over HTTP, with the demo server behind it
+	@cd .venv && XDG_CONFIG_HOME='$(CURDIR)/.venv' bin/anyport serve  # No configuration is there.
 
 check: lint  # the quick gate: under a minute
 	$(BIN)/pytest -n auto -m "not slow and not real"
@@ -28,6 +28,9 @@ real-env: .venv/dev.stamp  # the real servers and clients that tests need
 	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null \
 	  || { echo 'The real tests need Node.js 20 or newer (`node` on the PATH).' >&2; exit 1; }
 	@if [ -x tests/real/install ]; then PYTHON=$(BIN)/python tests/real/install; fi
+
+bench: .venv/run.stamp  # Anyport beside nginx and other proxies; writes docs/performance.md
+	$(BIN)/python bench/run.py
 
 fix: .venv/dev.stamp  # puts right what the linter and the formatter can
 	$(BIN)/ruff check --fix .

@@ -13,6 +13,16 @@ from anyport.__main__ import main
 TINY_SERVER: Final = Path(__file__).parent / "tiny_server.py"
 
 
+def tiny_entry(notes: Path) -> dict[str, Any]:
+    """The tiny server, as a configuration has it."""
+    return {
+        "command": sys.executable,
+        "args": ["-I", "-S", str(TINY_SERVER)],
+        "env": {"TINY_NOTES": str(notes)},
+        "protocol": "legacy",
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
     """How a command ended."""
@@ -41,14 +51,9 @@ class Stage:
 
     def configure(self, **servers: Any) -> Path:
         """An `anyport.json` with the tiny server and these."""
-        tiny = {
-            "command": sys.executable,
-            "args": ["-I", "-S", str(TINY_SERVER)],
-            "env": {"TINY_NOTES": str(self.notes)},
-            "protocol": "legacy",
-        }
         file = self.folder / "anyport.json"
-        file.write_text(json.dumps({"mcpServers": {"tiny": tiny, **servers}}))
+        servers = {"tiny": tiny_entry(self.notes), **servers}
+        file.write_text(json.dumps({"mcpServers": servers}))
         return file
 
     def run(self, *argv: str) -> Ran:

@@ -1,4 +1,4 @@
-"""A client in the same process, in front of a gateway that is played."""
+"""A client for commands, in front of a gateway that is played in the same process."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from anyport.cli.caller import Caller, ErrorAnswer
+from anyport.cli.inside import inside
 from anyport.protocol.exchange import (
     Answered,
     Exchange,
@@ -42,6 +43,9 @@ class Played:
     def begin(self, exchange: Exchange) -> None:
         self._play(exchange)
 
+    def again(self, *what: object) -> None:
+        """Nothing was done before."""
+
     def describe(self, profile: str) -> Description:
         return Description(self.identity, None)
 
@@ -64,12 +68,12 @@ def test_it_opens_a_session_and_gets_an_answer_once_that_is_in_the_journal() -> 
     played = Played(lambda exchange: exchange.end(Answered(b'{"tools":[]}')))
 
     async def converse() -> bytes:
-        caller = Caller(played, "default")
+        caller = Caller(inside(played, "default"))
         await caller.open()
         before = played.flushed
         result = await caller.request("tools/list")
         assert played.flushed > before
-        caller.close()
+        await caller.close()
         return result
 
     assert asyncio.run(converse()) == b'{"tools":[]}'
@@ -83,7 +87,7 @@ def test_an_error_is_raised_as_it_came() -> None:
     raw = b'{"code":-7,"message":"Not today","data":1.10}'
 
     async def converse() -> None:
-        caller = Caller(Played(lambda exchange: exchange.end(Refused(raw))), "default")
+        caller = Caller(inside(Played(lambda exchange: exchange.end(Refused(raw))), "default"))
         await caller.open()
         await caller.request("tools/call", {"name": "x"})
 
@@ -103,7 +107,7 @@ def test_progress_goes_to_the_one_who_asked_and_log_messages_to_their_listener()
         exchange.end(Answered(b"{}"))
 
     async def converse() -> None:
-        caller = Caller(Played(play), "default", on_log=logged.append)
+        caller = Caller(inside(Played(play), "default"), on_log=logged.append)
         await caller.open()
         await caller.request("tools/call", {"name": "x"}, told.append)
         await caller.request("tools/call", {"name": "x"})
@@ -126,7 +130,7 @@ def test_a_log_level_goes_with_every_request_of_the_session() -> None:
     played = Played(play)
 
     async def converse() -> None:
-        caller = Caller(played, "default", log_level="debug")
+        caller = Caller(inside(played, "default"), log_level="debug")
         await caller.open()
         await caller.request("tools/call", {"name": "x"})
 
@@ -141,7 +145,7 @@ def test_pages_are_followed_to_the_last() -> None:
         exchange.end(Answered(first if cursor is None else b'{"tools":[{"n":2}]}'))
 
     async def converse() -> list[msgspec.Raw]:
-        caller = Caller(Played(play), "default")
+        caller = Caller(inside(Played(play), "default"))
         await caller.open()
         return await caller.list_all("tools/list", "tools")
 
@@ -158,7 +162,7 @@ def test_a_cancelled_request_is_cancelled_at_the_gateway() -> None:
             exchange.on_cancel = cancelled.append
             begun.set()
 
-        caller = Caller(Played(play), "default")
+        caller = Caller(inside(Played(play), "default"))
         await caller.open()
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(caller.request("tools/call", {"name": "x"}))
@@ -189,7 +193,7 @@ def test_a_question_is_put_and_its_answer_goes_back_before_the_call_ends() -> No
 
     async def converse() -> Session:
         played = Played(play)
-        caller = Caller(played, "default", ask=ask)
+        caller = Caller(inside(played, "default"), ask=ask)
         await caller.open()
         await caller.request("tools/call", {"name": "x"})
         return played.sessions[0]
@@ -226,7 +230,7 @@ def test_a_question_that_nobody_needs_any_more_is_not_asked_any_longer(withdrawn
             exchanges.append(exchange)
             exchange.tell(exchange, NeedInput(question))
 
-        caller = Caller(Played(play), "default", ask=ask)
+        caller = Caller(inside(Played(play), "default"), ask=ask)
         await caller.open()
         async with asyncio.TaskGroup() as group:
             group.create_task(caller.request("tools/call", {"name": "x"}))
@@ -250,7 +254,7 @@ def test_a_question_of_another_kind_is_refused() -> None:
         raise AssertionError
 
     async def converse() -> None:
-        caller = Caller(Played(play), "default", ask=ask)
+        caller = Caller(inside(Played(play), "default"), ask=ask)
         await caller.open()
         await caller.request("tools/call", {"name": "x"})
 

@@ -50,7 +50,7 @@ def test_a_server_that_cannot_start_here_is_a_warning(stage: Stage) -> None:
     assert ran.code == 0
     assert "server 'keyed' will not start: env.KEY needs the environment variable" in ran.err
     assert "server 'absent' will not start: the command anyport-test-absent is not" in ran.err
-    assert "server 'remote' will not start: servers behind a URL" in ran.err
+    assert "'remote'" not in ran.err
     assert "hunter2secret" not in ran.out
     warned = stage.run("check", "--json").json["servers"]
     assert warned["tiny"]["warnings"] == []
@@ -116,3 +116,32 @@ def test_a_profile_that_is_asked_for_must_be_there(stage: Stage) -> None:
     ran = stage.run("check", "--profile", "dev")
     assert ran.code == 2
     assert "the profiles are: default" in ran.err
+
+
+def test_where_it_would_listen_is_told_and_why_that_would_be_refused(stage: Stage) -> None:
+    stage.configure()
+    ran = stage.run("check")
+    assert "'anyport serve' listens at http://127.0.0.1:8640, without a token\n" in ran.out
+    assert ran.err == ""
+
+    open_door = {"listen": "0.0.0.0:81"}
+    (stage.folder / "anyport.json").write_text(json.dumps({"gateway": open_door}))
+    ran = stage.run("check")
+    assert ran.code == 0
+    assert "warning: 'anyport serve' will not start: listening on 0.0.0.0" in ran.err
+    assert "gateway.tokens" in ran.err
+    listen = stage.run("check", "--json").json["listen"]
+    assert listen["url"] == "http://0.0.0.0:81"
+    assert "gateway.tokens" in listen["refused"]
+
+
+def test_tokens_are_named_and_never_shown(stage: Stage) -> None:
+    gateway = {"listen": "0.0.0.0:81", "tokens": {"me": "hunter2-hunter2-hunter2"}}
+    (stage.folder / "anyport.json").write_text(json.dumps({"gateway": gateway}))
+
+    ran = stage.run("check")
+
+    assert "'anyport serve' listens at http://0.0.0.0:81, with a token: me\n" in ran.out
+    assert "will not start" not in ran.err
+    assert "warning: " in ran.err, "a token in the file is better a reference"
+    assert "hunter2" not in ran.out + ran.err + stage.run("check", "--json").out

@@ -113,7 +113,10 @@ def test_what_a_page_tells_to_type_parses(page: Path) -> None:
     [
         (["tool"], "There is no command 'tool'. Did you mean 'tools'?"),
         (["zzz"], "There is no command 'zzz'. 'anyport --help' lists the commands."),
-        (["serve"], "'serve' is not in this release; use 'anyport stdio'."),
+        (["serv"], "There is no command 'serv'. Did you mean 'serve'?"),
+        (["serve", "--port", "70000"], "70000 is not in the range"),
+        (["serve", "--port", "x"], "'x' is not a valid integer"),
+        (["serve", "--url", "x"], "No such option"),
         (["help", "tool"], "There is no command 'tool'. Did you mean 'tools'?"),
         (["--nonsense"], "No such option"),
         (["--config", "x", "tools"], "--config goes after the command"),

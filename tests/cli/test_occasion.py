@@ -71,3 +71,21 @@ def test_a_server_that_runs_or_is_switched_off_is_no_trouble(stage: Stage) -> No
     assert (tiny, off) == (None, None)
     assert gone is not None
     assert gone.startswith("is not running: ")
+
+
+def test_a_tool_is_found_by_both_of_its_names_and_a_missing_one_explained(stage: Stage) -> None:
+    stage.configure(off={"command": "x", "disabled": True})
+
+    async def look() -> list[str]:
+        async with occasion(read_setup(Given())) as here:
+            for name in ("tiny__add", "add"):
+                entry = await here.find(name)
+                assert entry is not None
+                assert entry.public == "tiny__add"
+            assert await here.find("zzz") is None
+            return [here.explain_missing(name) for name in ("zzz", "off__x")]
+
+    assert asyncio.run(look()) == [
+        "there is no tool 'zzz'; 'anyport tools' lists what there is",
+        "there is no tool 'off__x'; server 'off' is disabled in the configuration",
+    ]

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from anyport.cli.main import commands
-from anyport.cli.options import SHARED, Given, read_plain
+from anyport.cli.options import REMOTE, SHARED, Given, Listening, read_plain, read_plain_serve
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,34 @@ def test_the_parser_reads_them_the_same_way(
     commands.main(["check", *argv], standalone_mode=False)
 
     assert seen == [read_plain(argv)]
+
+
+@pytest.mark.parametrize(
+    ("argv", "listening"),
+    [
+        ([], Listening()),
+        (["--port", "0"], Listening(port=0)),
+        (["--host=::1", "--port=81", "--port", "82"], Listening(host="::1", port=82)),
+    ],
+)
+def test_serve_has_two_more(argv: list[str], listening: Listening) -> None:
+    assert read_plain_serve([*argv, "--json"]) == (Given(json=True), listening)
+
+
+@pytest.mark.parametrize("argv", [["--port", "x"], ["--port=70000"], ["--port", "-1"], ["--help"]])
+def test_a_port_that_is_none_is_left_to_the_parser(argv: list[str]) -> None:
+    assert read_plain_serve(argv) is None
+
+
+def test_commands_that_can_ask_a_running_gateway_have_the_options_for_it() -> None:
+    able = {
+        name
+        for name, command in commands.commands.items()
+        if {option.name for option in REMOTE}
+        <= {flag for parameter in command.params for flag in parameter.opts}
+    }
+    assert able == {"tools", "call", "status", "events", "trace", "stats"}
+
+
+def test_a_token_is_in_no_text_by_accident() -> None:
+    assert "s3cret" not in repr(Given(url="http://x", token="s3cret"))

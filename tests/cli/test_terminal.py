@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from anyport.cli.terminal import read_line, someone_is_there
+from tests.cli.running import Running
 from tests.cli.stage import Stage
 from tests.harness import WAIT_SECONDS
 
@@ -58,10 +59,12 @@ def test_somebody_is_there_only_if_both_ends_are_a_terminal(
     assert not someone_is_there()
 
 
-def test_a_person_answers_what_a_server_asks(stage: Stage) -> None:
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_person_answers_what_a_server_asks(stage: Stage, there: Running, elsewhere: bool) -> None:
     stage.configure()
     terminal, its_end = pty.openpty()
     command = [sys.executable, "-m", "anyport", "call", "tiny__ask"]
+    command += ["--url", there.url] if elsewhere else []
     with subprocess.Popen(
         command, stdin=its_end, stderr=its_end, stdout=subprocess.PIPE, env=dict(os.environ)
     ) as process:

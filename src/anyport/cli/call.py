@@ -11,14 +11,12 @@ from anyport.cli.arguments import BadArgument, read_arguments
 from anyport.cli.asking import fill_in
 from anyport.cli.caller import Ask, ErrorAnswer
 from anyport.cli.ending import FAILED, GOOD, CommandFailed, WrongUsage, say, talk
-from anyport.cli.lookup import explain_missing, find
+from anyport.cli.front import front
 from anyport.cli.loop import run
-from anyport.cli.occasion import occasion
 from anyport.cli.options import Given
 from anyport.cli.progress import ProgressLine
 from anyport.cli.render import clean, out, out_json
 from anyport.cli.results import first_binary, shown, size
-from anyport.cli.setup import Setup, read_setup
 from anyport.cli.terminal import read_line, someone_is_there
 
 LOG_LEVELS: Final = ("info", "debug")
@@ -46,8 +44,7 @@ class Wish:
 
 def call(given: Given, wish: Wish) -> int:
     """Call a tool and show its result; the exit code."""
-    setup = read_setup(given)
-    answer = run(_called(setup, wish))
+    answer = run(_called(given, wish))
     if isinstance(answer, Exception):
         return _told(answer, given, wish.name)
     result = msgspec.json.decode(answer)
@@ -78,18 +75,18 @@ def _told(error: ErrorAnswer | CommandFailed, given: Given, name: str) -> int:
     return code
 
 
-async def _called(setup: Setup, wish: Wish) -> bytes | ErrorAnswer | CommandFailed:
+async def _called(given: Given, wish: Wish) -> bytes | ErrorAnswer | CommandFailed:
     progress = ProgressLine.on_stderr(verbose=wish.verbose > 0)
-    async with occasion(
-        setup,
+    async with front(
+        given,
         ask=_ask(progress),
         on_log=_tell_log if wish.verbose else None,
         log_level=wish.log_level,
     ) as here:
-        entry = await find(here, wish.name)
-        if entry is None and not here.profile.transparent:
+        entry = await here.find(wish.name)
+        if entry is None and not here.takes_any_name:
             here.tell_troubles()
-            return CommandFailed(explain_missing(here, wish.name))
+            return CommandFailed(here.explain_missing(wish.name))
         schema = {} if entry is None else msgspec.json.decode(entry.raw).get("inputSchema", {})
         try:
             arguments = read_arguments(wish.words, wish.document, schema, _read_file)
@@ -98,7 +95,7 @@ async def _called(setup: Setup, wish: Wish) -> bytes | ErrorAnswer | CommandFail
         params = {"name": wish.name, "arguments": arguments}
         try:
             return await here.caller.request("tools/call", params, progress.tell)
-        except ErrorAnswer as error:
+        except (ErrorAnswer, CommandFailed) as error:
             return error
         finally:
             progress.clear()

@@ -1,11 +1,10 @@
-"""A client in the same process: speaks to a gateway as a legacy session, without a pipe.
+"""A client for commands: one legacy session with a gateway, wherever that runs.
 
-It goes through a `Conversation` like every other client, so what a command shows is what a
-client would get. What to ask, and what to show of the answer, is not its business.
+What a command shows is what every other client would get. How frames travel is the business of
+the `Line` it is given; what to ask, and what to show of the answer, is the command's.
 """
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Any, Final, Protocol, TypeAlias
@@ -13,8 +12,8 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from anyport import __version__
+from anyport.cli.ending import CommandFailed
 from anyport.protocol import meta
-from anyport.protocol.conversation import Conversation, Relay
 from anyport.wire import codec, members
 from anyport.wire.frame import BadFrame, Failure, Notification, Request, Result
 
@@ -30,6 +29,28 @@ Tell: TypeAlias = Callable[[dict[str, Any]], None]
 Ask: TypeAlias = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 """Takes the parameters of `elicitation/create`, gives its result; cancelled when withdrawn."""
 
+Hear: TypeAlias = Callable[[bytes], None]
+"""Takes a frame from the gateway."""
+
+Lost: TypeAlias = Callable[[CommandFailed], None]
+"""Is told why a request will have no answer; ignored if it has one."""
+
+
+class Line(Protocol):
+    """The way to a gateway. What comes back goes to the `Hear` it was made with."""
+
+    def tell(self, frame: bytes, on_lost: Lost | None = None) -> None:
+        """Send a frame; a request says who is to know if no answer can come."""
+
+    async def listen(self) -> None:
+        """Hear also what belongs to no request."""
+
+    async def arrived(self) -> None:
+        """Wait until what was sent without awaiting an answer is there."""
+
+    async def close(self) -> None:
+        """The session is over."""
+
 
 class ErrorAnswer(Exception):
     """The gateway answered a request with a JSON-RPC error."""
@@ -41,41 +62,26 @@ class ErrorAnswer(Exception):
         self.code = int(decoded["code"])
 
 
-class Behind(Relay, Protocol):
-    """The gateway, as far as a caller needs it."""
-
-    @property
-    def journal(self) -> Any:
-        """Is flushed before an answer is believed."""
-
-
 class Caller:
     """One session with a gateway."""
 
     def __init__(
         self,
-        gateway: Behind,
-        profile: str,
+        connect: Callable[[Hear], Line],
         *,
         ask: Ask | None = None,
         on_log: Tell | None = None,
         log_level: str | None = None,
     ) -> None:
-        self._gateway = gateway
         self._ask = ask
         self._on_log = on_log
         self._log_level = log_level
         self._ids = count(1)
-        self._waiting: dict[bytes, asyncio.Future[Result | Failure]] = {}
+        self._waiting: dict[bytes, asyncio.Future[Result | Failure | CommandFailed]] = {}
         self._progress: dict[int, Tell] = {}
         self._questions: dict[bytes, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._conversation = Conversation(
-            profile=profile,
-            relay=gateway,
-            send=self._hear,
-            new_session_id=lambda: os.urandom(8).hex(),
-        )
+        self._line = connect(self._hear)
 
     async def open(self) -> None:
         """The handshake, and the log level: a modern server is silent unless it is told one."""
@@ -87,13 +93,14 @@ class Caller:
         }
         await self.request("initialize", hello)
         self._notify("notifications/initialized", {})
+        await self._line.arrived()
         if self._log_level is not None:
+            await self._line.listen()
             await self.request("logging/setLevel", {"level": self._log_level})
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """The end of the session."""
-        self._conversation.finish()
-        self._conversation.close()
+        await self._line.close()
 
     async def request(
         self, method: str, params: dict[str, Any] | None = None, on_progress: Tell | None = None
@@ -102,6 +109,7 @@ class Caller:
 
         Raises:
             ErrorAnswer: it was answered with an error.
+            CommandFailed: it was not answered at all.
         """
         number = next(self._ids)
         id = b"%d" % number
@@ -112,13 +120,16 @@ class Caller:
         self._waiting[id] = future = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.TaskGroup() as self._group:
-                self._tell(codec.request(id, method, msgspec.json.encode(sent)))
+                frame = codec.request(id, method, msgspec.json.encode(sent))
+                self._line.tell(frame, lambda trouble: _settle(future, trouble))
                 answer = await self._answer(number, future)
         finally:
             del self._waiting[id]
             self._progress.pop(number, None)
         if isinstance(answer, Failure):
             raise ErrorAnswer(answer.error)
+        if isinstance(answer, CommandFailed):
+            raise answer
         return answer.result
 
     async def list_all(self, method: str, member: str) -> list[msgspec.Raw]:
@@ -134,8 +145,8 @@ class Caller:
         return entries
 
     async def _answer(
-        self, number: int, future: "asyncio.Future[Result | Failure]"
-    ) -> Result | Failure:
+        self, number: int, future: "asyncio.Future[Result | Failure | CommandFailed]"
+    ) -> Result | Failure | CommandFailed:
         try:
             return await future
         except asyncio.CancelledError:
@@ -147,10 +158,7 @@ class Caller:
                 question.cancel()
 
     def _notify(self, method: str, params: dict[str, Any]) -> None:
-        self._tell(codec.notification(method, msgspec.json.encode(params)))
-
-    def _tell(self, frame: bytes) -> None:
-        self._conversation.receive(frame)
+        self._line.tell(codec.notification(method, msgspec.json.encode(params)))
 
     def _hear(self, raw: bytes) -> None:
         """Take one frame from the gateway."""
@@ -158,15 +166,16 @@ class Caller:
         match frame:
             case Result() | Failure():
                 future = self._waiting.get(frame.id or b"")
-                if future is not None and not future.done():
-                    self._gateway.journal.flush()
-                    future.set_result(frame)
+                if future is not None:
+                    _settle(future, frame)
             case Notification():
                 self._hear_notification(frame)
             case Request():
                 self._hear_question(frame)
             case BadFrame():
-                raise AssertionError(f"the gateway sent what is no frame: {frame.message}")
+                words = f"what came back is no message of MCP: {frame.message}"
+                for future in self._waiting.values():
+                    _settle(future, CommandFailed(words))
 
     def _hear_notification(self, notification: Notification) -> None:
         params = msgspec.json.decode(notification.params or b"{}")
@@ -184,7 +193,7 @@ class Caller:
     def _hear_question(self, request: Request) -> None:
         if request.method != "elicitation/create" or self._ask is None or self._group is None:
             refusal = codec.error(-32601, f"Method not found: {request.method}")
-            self._tell(codec.failure(request.id, refusal))
+            self._line.tell(codec.failure(request.id, refusal))
             return
         asking = self._group.create_task(self._put(request, self._ask))
         self._questions[request.id] = asking
@@ -192,4 +201,13 @@ class Caller:
 
     async def _put(self, request: Request, ask: Ask) -> None:
         answer = await ask(msgspec.json.decode(request.params or b"{}"))
-        self._tell(codec.result(request.id, msgspec.json.encode(answer)))
+        self._line.tell(codec.result(request.id, msgspec.json.encode(answer)))
+
+
+def _settle(
+    future: "asyncio.Future[Result | Failure | CommandFailed]",
+    answer: Result | Failure | CommandFailed,
+) -> None:
+    """The first answer counts."""
+    if not future.done():
+        future.set_result(answer)

@@ -10,8 +10,10 @@ from typing import Any
 
 from anyport.cli.ending import FAILED, GOOD, say
 from anyport.cli.options import Given
+from anyport.cli.ready import origin
 from anyport.cli.render import out, out_json, table
 from anyport.cli.setup import nothing_found, read_config
+from anyport.config.address import exposure
 from anyport.config.faults import ConfigError
 from anyport.config.schema import DEFAULT_PROFILE, Config, ServerConfig
 from anyport.record.redact import Redactor
@@ -47,6 +49,12 @@ def describe(config: Config, environ: Mapping[str, str]) -> dict[str, Any]:
     return {
         "ok": True,
         "files": list(config.sources),
+        "listen": {
+            "url": origin(config.gateway.host, config.gateway.port),
+            "tokens": [token.name for token in config.gateway.tokens],
+            "refused": exposure(config, config.gateway.host),
+        },
+        "warnings": [str(warning) for warning in config.warnings],
         "servers": {
             slug: {
                 "reached_by": reached_by(server),
@@ -74,9 +82,7 @@ def _warnings(server: ServerConfig, environ: Mapping[str, str]) -> Iterator[str]
     if server.disabled:
         return
     yield from server.unresolved
-    if server.url is not None:
-        yield "servers behind a URL are not supported yet"
-    elif server.command is not None and not server.unresolved:
+    if server.command is not None and not server.unresolved:
         shown = Redactor(server.secrets)
         path = server.env.get("PATH", environ.get("PATH"))
         yield from map(shown, _command_faults(server.command, path))
@@ -113,6 +119,9 @@ def _show(report: Mapping[str, Any]) -> None:
     out(printable(f"configuration: {sources or 'the built-in demo server'}"))
     if not sources:
         say(nothing_found(os.environ))
+    _show_listening(report["listen"])
+    for warning in report["warnings"]:
+        say(f"warning: {warning}")
     out("")
     if not report["servers"]:
         out("no servers: define them under mcpServers")
@@ -134,6 +143,15 @@ def _show(report: Mapping[str, Any]) -> None:
     for slug, each in report["servers"].items():
         for warning in each["warnings"]:
             say(f"warning: server '{slug}' will not start: {warning}")
+
+
+def _show_listening(listen: Mapping[str, Any]) -> None:
+    asked = (
+        f"with a token: {', '.join(listen['tokens'])}" if listen["tokens"] else "without a token"
+    )
+    out(f"'anyport serve' listens at {listen['url']}, {asked}")
+    if listen["refused"] is not None:
+        say(f"warning: 'anyport serve' will not start: {listen['refused']}")
 
 
 def _state(server: Mapping[str, Any]) -> str:

@@ -1,13 +1,12 @@
 """`anyport events`: what happened, from the journal."""
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 
-from anyport.cli import places
+from anyport.cli.copied import COPIED_EVENTS_MAX, Source, journal
 from anyport.cli.ending import GOOD, WrongUsage, say
 from anyport.cli.follow import Tail
 from anyport.cli.journal import (
@@ -26,9 +25,7 @@ from anyport.config.faults import suggestion
 from anyport.record.event import ENDINGS, KINDS
 from anyport.record.since import parse_since
 from anyport.record.text import escape_line
-
-FOLLOW_SECONDS: Final = 0.25
-"""Between two looks at the journal: soon enough for eyes, seldom enough for the disk."""
+from anyport.record.trace import normalise_trace_id
 
 PREFIX: Final = "gateway."
 TYPES: Final = tuple(kind.removeprefix(PREFIX) for kind in KINDS)
@@ -56,6 +53,21 @@ class Wanted:
     trace: str | None = None
     server: str | None = None
     limit: int = 100
+
+    @property
+    def question(self) -> dict[str, str | None]:
+        """What of it a gateway elsewhere can be asked; the rest is sorted out here."""
+        return {
+            "event_type": self.event_type,
+            "status": self.status,
+            "since": self.since,
+            "trace_id": None if self.trace is None else normalise_trace_id(self.trace),
+        }
+
+    @property
+    def is_answered_elsewhere(self) -> bool:
+        """Whether that leaves nothing to be sorted out."""
+        return self.server is None and (self.trace is None) == (self.question["trace_id"] is None)
 
     def judged(self) -> Self:
         """The same with the type in full.
@@ -85,28 +97,36 @@ class Wanted:
 
 def events(given: Given, wanted: Wanted, *, follow: bool) -> int:
     """Show the newest events that are wanted, and new ones as they come; the exit code."""
-    state_dir = places.state_dir(given.state_dir, os.environ)
     since = read_since(wanted.since)
-    # The end of the files is noted before they are read: nothing falls between the two.
-    tail = Tail(state_dir)
-    past: list[bytes] = []
-    if not follow or (state_dir / "events").is_dir():
-        past = _past(state_dir, wanted, since)
-    if not follow:
-        if not past:
-            say("no event matches")
-        _show(past, as_json=given.json)
-        return GOOD
+    enough = wanted.limit if wanted.is_answered_elsewhere else COPIED_EVENTS_MAX
+    with journal(given, wanted.question, enough) as source:
+        # The end of the files is noted before they are read: nothing falls between the two.
+        tail = Tail(source.state_dir)
+        past: list[bytes] = []
+        if not follow or (source.state_dir / "events").is_dir():
+            past = _past(source.state_dir, wanted, since)
+        if follow:
+            _follow(source, tail, wanted, past, as_json=given.json)
+    if not past:
+        say("no event matches")
+    _show(past, as_json=given.json)
+    return GOOD
+
+
+def _follow(
+    source: Source, tail: Tail, wanted: Wanted, past: list[bytes], *, as_json: bool
+) -> NoReturn:
     columns = Columns(TITLES, TYPICAL, *(cells(event) for event in _decoded(past)))
-    if not given.json:
+    if not as_json:
         out(columns.line(TITLES))
-    _append(past, columns, as_json=given.json)
+    _append(past, columns, as_json=as_json)
     known = set(past)
     while True:
+        source.refresh()
         fresh = [line for line in _fresh(tail, wanted) if line not in known]
         known = set()
-        _append(fresh, columns, as_json=given.json)
-        time.sleep(FOLLOW_SECONDS)
+        _append(fresh, columns, as_json=as_json)
+        time.sleep(source.look_seconds)
 
 
 def read_since(text: str | None) -> float | None:

@@ -22,11 +22,9 @@ from anyport.config.faults import nearest
 NEXT_STEPS: Final = (
     ("anyport check", "says what is configured: at first, a demo server"),
     ("anyport tools", "lists the tools that a client would see"),
-    ("anyport stdio", "is the command to put into your client's configuration"),
+    ("anyport serve", "serves them over HTTP, and says what to tell your client"),
+    ("anyport stdio", "is the command for a client that launches one"),
 )
-
-NEXT_RELEASE: Final = {"serve": "stdio"}
-"""Commands that people will look for and that are still to come, and what to use until then."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Decorator = Callable[[_F], _F]
@@ -59,8 +57,6 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name in NEXT_RELEASE:
-            ctx.fail(f"'{name}' is not in this release; use 'anyport {NEXT_RELEASE[name]}'.")
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             near = nearest(name, self.commands)
             hint = f"Did you mean '{near}'?" if near else "'anyport --help' lists the commands."
@@ -111,20 +107,26 @@ def _run(argv: list[str]) -> int:
 
 def shared(command: Callable[..., int]) -> Callable[..., int]:
     """Give a command the options that all share, as its first argument."""
+    return _with_given(command, options.SHARED)
+
+
+def remote(command: Callable[..., int]) -> Callable[..., int]:
+    """The same, for a command that can also ask a gateway that runs already."""
+    return _with_given(command, (*options.REMOTE, *options.SHARED))
+
+
+def _with_given(
+    command: Callable[..., int], known: tuple[options.Option, ...]
+) -> Callable[..., int]:
+    names = [option.name.removeprefix("--").replace("-", "_") for option in known]
 
     @wraps(command)
-    def with_given(
-        config: tuple[Path, ...],
-        profile: str | None,
-        state_dir: Path | None,
-        json: bool,
-        **rest: Any,
-    ) -> int:
-        given = options.Given(config=config, profile=profile, state_dir=state_dir, json=json)
-        return command(given, **rest)
+    def with_given(**said: Any) -> int:
+        given = options.Given(**{name: said.pop(name) for name in names})
+        return command(given, **said)
 
     decorated: Callable[..., int] = with_given
-    for option in reversed(options.SHARED):
+    for option in reversed(known):
         if option.metavar:
             paths = option in (options.CONFIG, options.STATE_DIR)
             decorate: _Decorator[Callable[..., int]] = click.option(
@@ -152,6 +154,26 @@ def commands(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
+@commands.command(cls=Page, example="anyport serve --port 8640")
+@click.option(options.HOST.name, metavar=options.HOST.metavar, help=options.HOST.explained)
+@click.option(
+    options.PORT.name,
+    metavar=options.PORT.metavar,
+    type=click.IntRange(0, options.PORT_MAX),
+    help=options.PORT.explained,
+)
+@shared
+def serve(given: options.Given, host: str | None, port: int | None) -> int:
+    """Serve clients over HTTP.
+
+    Says where it listens and what to tell a client. With --profile only that profile is served.
+    SIGTERM or Ctrl-C finishes what is open; a second one stops at once.
+    """
+    from anyport.cli.serve import serve
+
+    return serve(given, options.Listening(host=host, port=port))
+
+
 @commands.command(cls=Page, example="anyport stdio")
 @shared
 def stdio(given: options.Given) -> int:
@@ -176,7 +198,7 @@ def check(given: options.Given) -> int:
 @commands.command(cls=Page, example="anyport tools")
 @click.argument("name", required=False)
 @click.option("--server", metavar="SLUG", help="Only the tools of this server.")
-@shared
+@remote
 def tools(given: options.Given, server: str | None, name: str | None) -> int:
     """List the tools that a client would see, or explain one.
 
@@ -199,7 +221,7 @@ def tools(given: options.Given, server: str | None, name: str | None) -> int:
     help="Write the first picture or file of the result.",
 )
 @click.option("-v", "--verbose", count=True, help="Print progress and log messages; -vv: all logs.")
-@shared
+@remote
 def call(given: options.Given, **wish: Any) -> int:
     """Call a tool and print its result.
 
@@ -213,11 +235,12 @@ def call(given: options.Given, **wish: Any) -> int:
 
 @commands.command(cls=Page, example="anyport status")
 @click.option("-f", "--follow", is_flag=True, help="Say it again every two seconds.")
-@shared
+@remote
 def status(given: options.Given, follow: bool) -> int:
     """Start the servers and say how each is doing.
 
-    The exit code is 1 if one that is not disabled does not run.
+    With --url, those of a gateway that runs already. The exit code is 1 if one that is not
+    disabled does not run.
     """
     from anyport.cli.status import status
 
@@ -240,7 +263,7 @@ def status(given: options.Given, follow: bool) -> int:
     help="At most so many, the newest: 1 to 1000, by default 100.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with new events as they come.")
-@shared
+@remote
 def events(given: options.Given, follow: bool, **wanted: Any) -> int:
     """Show what happened, from the journal; starts no gateway."""
     from anyport.cli.events import Wanted, events
@@ -250,7 +273,7 @@ def events(given: options.Given, follow: bool, **wanted: Any) -> int:
 
 @commands.command(cls=Page, example="anyport trace 4bf92f3577b34da6a3ce929d0e0e4736")
 @click.argument("trace_id", metavar="ID")
-@shared
+@remote
 def trace(given: options.Given, trace_id: str) -> int:
     """Show everything that belongs to one trace.
 
@@ -264,7 +287,7 @@ def trace(given: options.Given, trace_id: str) -> int:
 @commands.command(cls=Page, example="anyport stats --since 7d")
 @click.option("--since", metavar="WHEN", help="Not before: 15m, 24h, 7d, or an ISO time.")
 @click.option("--server", metavar="SLUG", help="Only this server.")
-@shared
+@remote
 def stats(given: options.Given, since: str | None, server: str | None) -> int:
     """Count calls and failures, and how long calls took."""
     from anyport.cli.stats import stats

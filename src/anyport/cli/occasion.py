@@ -2,16 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from anyport.cli.caller import Ask, Caller, Tell
 from anyport.cli.ending import say
+from anyport.cli.inside import inside
+from anyport.cli.lookup import explain_missing
 from anyport.cli.setup import Setup
 from anyport.gateway.profile import Profile
 from anyport.gateway.runtime import Gateway
+from anyport.protocol.method import Kind
+from anyport.routing.catalog import Entry
 from anyport.upstream.server import Server
 from anyport.upstream.tender import State
 
@@ -47,6 +51,46 @@ class Occasion:
                 say(f"waiting for {', '.join(waiting)}")
             await asyncio.sleep(POLL_SECONDS)
 
+    async def find(self, name: str) -> Entry | None:
+        """The tool of that name; waits no longer than its own server needs."""
+
+        def found() -> bool:
+            entries = self.profile.catalog.entries(Kind.TOOLS)
+            entry = next((entry for entry in entries if entry.public == name), None)
+            # A list from an earlier run may be old, and with it what the arguments are.
+            return entry is not None and (
+                not entry.slug or settled(self.gateway.servers[entry.slug])
+            )
+
+        await self.settle(found)
+        return self.profile.catalog.named(Kind.TOOLS, name)
+
+    def explain_missing(self, name: str) -> str:
+        """Why no tool has this name, and which one may be meant."""
+        servers = self.profile.servers.items()
+        disabled = [slug for slug, server in servers if server.config.disabled]
+        separator = self.profile.config.separator
+        return explain_missing(name, self.entries, disabled=disabled, separator=separator)
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """The tools that are known so far."""
+        return self.profile.catalog.entries(Kind.TOOLS)
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The servers of the profile."""
+        return tuple(self.profile.servers)
+
+    @property
+    def takes_any_name(self) -> bool:
+        """Whether tools can be called that are not listed."""
+        return self.profile.transparent
+
+    async def report(self) -> dict[str, Any]:
+        """What `gateway_status` says."""
+        return self.gateway.status(self.profile)
+
     def tell_troubles(self) -> None:
         """Say on stderr which servers are missing, and why."""
         for slug, server in self.profile.servers.items():
@@ -65,12 +109,13 @@ async def occasion(
 ) -> AsyncIterator[Occasion]:
     """A gateway for the time of a block; its servers are starting when the block begins."""
     async with Gateway(setup.config, setup.state_dir, sole=True) as gateway:
-        caller = Caller(gateway, setup.profile, ask=ask, on_log=on_log, log_level=log_level)
+        connect = inside(gateway, setup.profile)
+        caller = Caller(connect, ask=ask, on_log=on_log, log_level=log_level)
         await caller.open()
         try:
             yield Occasion(gateway=gateway, profile=gateway.profiles[setup.profile], caller=caller)
         finally:
-            caller.close()
+            await caller.close()
     trouble = gateway.journal.last_error
     if trouble is not None:
         say(f"warning: this could not be recorded in {setup.state_dir}: {trouble}")

@@ -1,11 +1,12 @@
 """The options that every command understands, in one place for its two readers.
 
-The command line proper makes its parser from them. The launcher of `stdio` reads them here
-without one, because a client waits for it; what it does not understand it leaves to the other.
+The command line proper makes its parser from them. `stdio` and `serve` read them here without
+one: a client waits for the first, and the second runs for months and should hold nothing that it
+does not need. What is not understood here is left to the other.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +42,33 @@ JSON: Final = Option(name="--json", explained="Print JSON, for programs.")
 
 SHARED: Final = (CONFIG, PROFILE, STATE_DIR, JSON)
 
+URL: Final = Option(
+    name="--url",
+    metavar="URL",
+    explained="Ask a gateway that runs there; starts none.",
+)
+TOKEN: Final = Option(
+    name="--token",
+    metavar="TOKEN",
+    explained="Its bearer token; else ANYPORT_TOKEN.",
+)
+
+REMOTE: Final = (URL, TOKEN)
+"""For commands that can ask a running gateway instead of starting one."""
+
+PORT_MAX: Final = 65535
+
+HOST: Final = Option(
+    name="--host",
+    metavar="HOST",
+    explained="Where to listen; else as configured, or 127.0.0.1.",
+)
+PORT: Final = Option(
+    name="--port",
+    metavar="PORT",
+    explained="Else as configured, or 8640; 0 takes any that is free.",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
@@ -50,12 +78,40 @@ class Given:
     profile: str | None = None
     state_dir: Path | None = None
     json: bool = False
+    url: str | None = None
+    """A gateway that is asked instead of one that is started."""
+    token: str | None = field(default=None, repr=False)
 
 
 def read_plain(argv: Sequence[str]) -> Given | None:
     """What `argv` says, if it holds nothing but these options; None where a parser must explain."""
-    known = {option.name: option for option in SHARED}
-    said: dict[str, list[str]] = {option.name: [] for option in SHARED}
+    said = _read(argv, SHARED)
+    return None if said is None else _given(said)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """Where `serve` is to listen; what is left out, the configuration says."""
+
+    host: str | None = None
+    port: int | None = None
+
+
+def read_plain_serve(argv: Sequence[str]) -> tuple[Given, Listening] | None:
+    """The same for `serve`, which has two options more."""
+    said = _read(argv, (*SHARED, HOST, PORT))
+    if said is None:
+        return None
+    host, port = _last(said[HOST.name]), _last(said[PORT.name])
+    if port is not None and not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
+        return None
+    return _given(said), Listening(host=host, port=None if port is None else int(port))
+
+
+def _read(argv: Sequence[str], options: Sequence[Option]) -> dict[str, list[str]] | None:
+    """Every value of every option; None if there is anything else."""
+    known = {option.name: option for option in options}
+    said: dict[str, list[str]] = {option.name: [] for option in options}
     rest = iter(argv)
     for word in rest:
         name, equals, value = word.partition("=")
@@ -68,9 +124,18 @@ def read_plain(argv: Sequence[str]) -> Given | None:
                 return None
             value = following
         said[name].append(value)
+    return said
+
+
+def _given(said: dict[str, list[str]]) -> Given:
+    state_dir = _last(said[STATE_DIR.name])
     return Given(
         config=tuple(Path(file) for file in said[CONFIG.name]),
-        profile=said[PROFILE.name][-1] if said[PROFILE.name] else None,
-        state_dir=Path(said[STATE_DIR.name][-1]) if said[STATE_DIR.name] else None,
+        profile=_last(said[PROFILE.name]),
+        state_dir=None if state_dir is None else Path(state_dir),
         json=bool(said[JSON.name]),
     )
+
+
+def _last(values: list[str]) -> str | None:
+    return values[-1] if values else None

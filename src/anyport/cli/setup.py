@@ -28,16 +28,26 @@ def read_setup(given: Given) -> Setup:
         ConfigError: a file cannot be used.
         UnknownProfile: there is no such profile.
     """
-    config = read_config(given, os.environ, Path.cwd())
-    if not config.sources:
-        say(f"{nothing_found(os.environ)}; the built-in demo server is used")
-    elif not config.servers:
-        say(f"no servers in {', '.join(config.sources)}: define them under mcpServers")
+    config = announced_config(given)
     return Setup(
         config=config,
         profile=config.profile(given.profile).slug,
         state_dir=places.state_dir(given.state_dir, os.environ),
     )
+
+
+def announced_config(given: Given) -> Config:
+    """The configuration; if it holds no servers of the user's own, that is said.
+
+    Raises:
+        ConfigError: a file cannot be used.
+    """
+    config = read_config(given, os.environ, Path.cwd())
+    if not config.sources:
+        say(f"{nothing_found(os.environ)}; the built-in demo server is used")
+    elif not config.servers:
+        say(f"no servers in {', '.join(config.sources)}: define them under mcpServers")
+    return config
 
 
 def read_config(given: Given, environ: Mapping[str, str], cwd: Path) -> Config:

@@ -1,11 +1,10 @@
 """`anyport stats`: how often each tool was called, how that ended, and how long it took."""
 
-import os
 from dataclasses import asdict
 from typing import Final
 
-from anyport.cli import places
-from anyport.cli.ending import GOOD
+from anyport.cli.copied import COPIED_EVENTS_MAX, journal
+from anyport.cli.ending import GOOD, say
 from anyport.cli.events import read_since
 from anyport.cli.journal import open_index
 from anyport.cli.options import Given
@@ -24,8 +23,10 @@ FAILURES: Final = ("failure", "timeout")
 def stats(given: Given, *, since: str | None, server: str | None) -> int:
     """Show the statistics; the exit code."""
     earliest = read_since(since)
-    with open_index(places.state_dir(given.state_dir, os.environ)) as index:
+    with journal(given, {"since": since}) as source, open_index(source.state_dir) as index:
         found = [stat for stat in index.stats(earliest) if _is_wanted(stat, server)]
+    if not source.complete:
+        say(f"only the newest {COPIED_EVENTS_MAX} events are counted; narrow it with --since")
     if given.json:
         out_json([asdict(stat) for stat in found])
         return GOOD

@@ -1,15 +1,14 @@
-"""`anyport status`: how the servers of this configuration are doing, for people."""
+"""`anyport status`: how the servers of a gateway are doing, for people."""
 
 import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
 from anyport.cli.ending import FAILED, GOOD
+from anyport.cli.front import front
 from anyport.cli.loop import run
-from anyport.cli.occasion import occasion
 from anyport.cli.options import Given
 from anyport.cli.render import flush, out, out_json, table
-from anyport.cli.setup import Setup, read_setup
 
 FOLLOW_SECONDS: Final = 2.0
 """Between two reports: a person reads one in that time."""
@@ -19,20 +18,20 @@ WHOLE: Final = TITLES[1:-1]
 
 
 def status(given: Given, *, follow: bool) -> int:
-    """Start every server, and tell how that went; the exit code."""
-    return run(_told(read_setup(given), follow=follow, as_json=given.json))
+    """Tell how every server is doing, starting them if nobody has; the exit code."""
+    return run(_told(given, follow=follow))
 
 
-async def _told(setup: Setup, *, follow: bool, as_json: bool) -> int:
-    async with occasion(setup) as here:
-        if follow:
+async def _told(given: Given, *, follow: bool) -> int:
+    async with front(given) as here:
+        if follow and given.url is None:
             # Whoever follows wants to see the start as well.
-            _show(here.gateway.status(here.profile), as_json=as_json, follow=True)
+            _show(await here.report(), as_json=given.json, follow=True)
             flush()
         await here.settle()
         while True:
-            report = here.gateway.status(here.profile)
-            _show(report, as_json=as_json, follow=follow)
+            report = await here.report()
+            _show(report, as_json=given.json, follow=follow)
             if not follow:
                 return GOOD if all_run(report) else FAILED
             flush()

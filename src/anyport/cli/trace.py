@@ -1,15 +1,15 @@
 """`anyport trace`: everything that belongs to one trace, from its beginning."""
 
-import os
 from typing import Final
 
-from anyport.cli import places
+from anyport.cli.copied import journal
 from anyport.cli.ending import GOOD, CommandFailed
 from anyport.cli.events import out_lines
 from anyport.cli.journal import Event, decode, open_index, whole_trace_id
 from anyport.cli.options import Given
 from anyport.cli.render import milliseconds, out, table
 from anyport.record.text import printable
+from anyport.record.trace import normalise_trace_id
 
 TITLES: Final = ("AT", "TYPE", "STATUS", "SERVER", "SUBJECT", "TOOK", "MESSAGE")
 WHOLE: Final = ("AT", "STATUS", "TOOK")
@@ -17,8 +17,8 @@ WHOLE: Final = ("AT", "STATUS", "TOOK")
 
 def trace(given: Given, trace_id: str) -> int:
     """Show the timeline of a trace; the exit code."""
-    state_dir = places.state_dir(given.state_dir, os.environ)
-    with open_index(state_dir) as index:
+    question = {"trace_id": normalise_trace_id(trace_id)}
+    with journal(given, question) as source, open_index(source.state_dir) as index:
         lines = index.trace(whole_trace_id(index, trace_id.strip()))
     if not lines:
         raise CommandFailed(f"there is no event of the trace {trace_id}")

@@ -1,0 +1,126 @@
+"""Requests to a gateway that runs elsewhere, and words for people where it does not answer well."""
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from anyport.cli.ending import CommandFailed
+from anyport.cli.options import TOKEN
+from anyport.cli.target import TOKEN_VARIABLE, Target
+from anyport.record.text import cut, printable
+from anyport.upstream.http.client import Client
+from anyport.upstream.http.line import Taker, Ticket, Trouble, TroubleKind
+from anyport.wire import codec
+from anyport.wire.http import ReplyHead
+
+WORDS_CHARS_MAX: Final = 300
+"""Of what a stranger says; more would hide what we say."""
+
+
+class NotThere(CommandFailed):
+    """The gateway, or whatever answers there, does not know this path."""
+
+
+class Reach:
+    """The way to one gateway."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._client = Client(target.place, codec.OUTBOUND.bytes_max)
+
+    def send(self, head: bytes, body: bytes | None, taker: Taker) -> Ticket:
+        """Start a request."""
+        return self._client.request(head, body, taker)
+
+    async def get(self, path: str) -> bytes:
+        """A page of the gateway, which is JSON.
+
+        Raises:
+            CommandFailed: there is none.
+        """
+        page = _Page(self.target)
+        ticket = self.send(self.target.head("GET", path, Accept="application/json"), None, page)
+        try:
+            body = await page.body
+        finally:
+            ticket.close()
+        if isinstance(body, CommandFailed):
+            raise body
+        return body
+
+    def close(self) -> None:
+        """Nothing more is asked."""
+        self._client.close()
+
+
+class _Page:
+    """Takes one reply."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self.body: asyncio.Future[bytes | CommandFailed]
+        self.body = asyncio.get_running_loop().create_future()
+
+    def answered(self, head: ReplyHead, body: bytes) -> None:
+        good = head.status == 200 and head.media_type == "application/json"
+        self._settle(body if good else refusal(self._target, head, body))
+
+    def opened(self, head: ReplyHead) -> None:
+        self._settle(refusal(self._target, head, b""))
+
+    def portion(self, portion: bytes) -> None:
+        """Nobody asked for a stream."""
+
+    def closed(self, trouble: Trouble | None) -> None:
+        """Nor for its end."""
+
+    def failed(self, trouble: Trouble) -> None:
+        self._settle(unreachable(self._target, trouble))
+
+    def _settle(self, outcome: bytes | CommandFailed) -> None:
+        if not self.body.done():
+            self.body.set_result(outcome)
+
+
+def unreachable(target: Target, trouble: Trouble) -> CommandFailed:
+    """Why no reply came."""
+    if trouble.kind is TroubleKind.CONNECT:
+        return CommandFailed(
+            f"nothing answers at {target.place.origin}: {trouble.words}. "
+            "Is a gateway running there? 'anyport serve' starts one"
+        )
+    return CommandFailed(f"{target} gave no answer: {printable(trouble.words)}")
+
+
+def refusal(target: Target, head: ReplyHead, body: bytes) -> CommandFailed:
+    """Why a reply is not the one that was asked for."""
+    said = words_of(body)
+    if head.status == 401:
+        if target.token is None:
+            return CommandFailed(
+                f"{target.place.origin} wants a token (HTTP 401): "
+                f"give it with {TOKEN.name} or {TOKEN_VARIABLE}"
+            )
+        return CommandFailed(f"{target.place.origin} does not accept this token (HTTP 401)")
+    if head.status == 404:
+        return NotThere(said or f"there is no MCP server at {target} (HTTP 404)")
+    if said is None:
+        media = printable(head.media_type) or "nothing"
+        return CommandFailed(
+            f"{target} is no MCP server: it answered with HTTP {head.status} and {media}"
+        )
+    return CommandFailed(f"{target} refuses (HTTP {head.status}): {said}")
+
+
+def words_of(body: bytes) -> str | None:
+    """What the body of an error says: an error of JSON-RPC, or a problem of HTTP."""
+    try:
+        document: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if not isinstance(document, dict):
+        return None
+    error = document.get("error")
+    said = error.get("message") if isinstance(error, dict) else document.get("detail")
+    return cut(printable(said), WORDS_CHARS_MAX) if isinstance(said, str) and said else None
