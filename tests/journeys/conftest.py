@@ -1,8 +1,12 @@
 """Every journey starts a gateway and its servers as processes: none belongs to the quick gate."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.journeys.clients import every_kind
+from tests.journeys.web import Site
 
 HERE = Path(__file__).parent
 
@@ -11,3 +15,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == HERE:
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One gateway over HTTP with a server of each kind behind it, for all who leave it as it is."""
+    with every_kind(tmp_path_factory.mktemp("every-kind")) as site:
+        yield site

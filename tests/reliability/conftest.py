@@ -8,11 +8,19 @@ from pathlib import Path
 import pytest
 
 from tests.reliability.probe import Probe, watched
+from tests.reliability.serving import Served, served
 
 Watch = Callable[..., AbstractContextManager[Probe]]
+Serve = Callable[..., AbstractContextManager[Served]]
 
 
 @pytest.fixture
 def watch(tmp_path: Path) -> Watch:
     """Starts a gateway under watch; takes the servers and the rest of its configuration."""
     return partial(watched, tmp_path)
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Serve:
+    """Starts a gateway over HTTP under the same watch."""
+    return partial(served, tmp_path)

@@ -2,7 +2,7 @@
 
 The first argument says how it takes the handshake; the tool that is called says the rest. It
 speaks the legacy era and needs nothing but Python, so that it starts quickly. What it does
-wrong is done on purpose; `echo`, `mirror` and `hold` are honest.
+wrong is done on purpose; `echo`, `mirror`, `hold` and `report` are honest.
 """
 
 import json
@@ -55,7 +55,7 @@ class Hostile:
             for tool in (
                 self.echo, self.mirror, self.hold, self.release, self.spoil, self.big,
                 self.endless, self.flood, self.deaf, self.stray, self.storm, self.crash,
-                self.report, self.answer_raw,
+                self.report, self.answer_raw, self.chatter,
             )
         }  # fmt: skip
 
@@ -109,6 +109,8 @@ class Hostile:
         arguments = params.get("arguments") or {}
         if params["name"] == "mirror":
             self.mirror(id, line)
+        elif params["name"] == "chatter":
+            self.chatter(id, params.get("_meta", {}).get("progressToken"), **arguments)
         else:
             self.tools[params["name"]](id, **arguments)
 
@@ -217,6 +219,14 @@ class Hostile:
             time.sleep(burst / per_second)
         self.restless = False
         self.answer_text(id, "calm")
+
+    def chatter(self, id: int, token: Any, count: int, size: int) -> None:
+        """Report progress in far more words than anybody wants, then answer."""
+        words = filling(size)
+        for step in range(count):
+            params = {"progressToken": token, "progress": step, "message": words}
+            self.send({"method": "notifications/progress", "params": params})
+        self.answer_text(id, "that is all")
 
     def crash(self, id: int, code: int) -> None:
         """Exit in the middle of a call."""

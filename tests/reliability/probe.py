@@ -4,7 +4,7 @@
 - Its neighbours live: calls to a well-behaved server, all the while, are all answered well.
 - It forgets: memory, descriptors, processes and idle time return to what they were.
 - It answers: each request exactly once, and never one that was not asked.
-- It remembers: one start and one ending in the journal for each call, nothing lost.
+- It remembers: exactly one ending in the journal for each call, nothing lost.
 - It keeps secrets: what the configuration gives to a server is found nowhere else.
 """
 
@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -79,7 +79,7 @@ class Probe:
         assert self._grievance is None, f"the neighbour suffered: {self._grievance}"
         assert self.neighbour_calls > 0
         self.client.wait_settled()
-        self._check_recovery()
+        check_recovery(self.pid, self._baseline, self.growth_bytes_max)
         status = self.status()
         assert status["gateway"]["event_monitoring"]["lost"] == 0
         pids = descendants(self.pid)
@@ -91,8 +91,8 @@ class Probe:
         for words in FAULT_WORDS:
             assert words not in self.client.stderr, self.client.stderr
         self._check_answers()
-        self._check_journal()
-        self._check_secrets()
+        assert len(self.client.calls) <= check_journal(self.state) <= self.client.owed.total()
+        check_secrets(self.state, self.canary, self.client.stderr, *self.client.lines)
 
     def status(self) -> Message:
         """What `gateway_status` says."""
@@ -109,14 +109,9 @@ class Probe:
         """The processor time that the gateway itself has taken so far."""
         return cpu_ticks(self.pid) * TICK_SECONDS
 
-    @contextmanager
-    def peak(self, growth_bytes_max: int) -> Iterator[None]:
+    def peak(self, growth_bytes_max: int) -> AbstractContextManager[None]:
         """Meanwhile the gateway never takes this much more memory than at the start."""
-        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
-        before = _memory(self.pid, "VmRSS")
-        yield
-        growth = _memory(self.pid, "VmHWM") - before
-        assert growth <= growth_bytes_max, f"{growth / MIB:.1f} MiB more than before"
+        return peak(self.pid, growth_bytes_max)
 
     def _be_a_neighbour(self) -> None:
         try:
@@ -131,24 +126,6 @@ class Probe:
         except (AssertionError, KeyError, OSError, ValueError) as error:
             self._grievance = f"{type(error).__name__}: {error}"
 
-    def _check_recovery(self) -> None:
-        give_up_at = time.monotonic() + RECOVERY_SECONDS_MAX
-        while True:
-            now = footprint(self.pid)
-            if self._recovered(now) and _is_idle(self.pid):
-                return
-            assert time.monotonic() < give_up_at, f"{self._baseline} became {now}"
-            time.sleep(0.02)
-
-    def _recovered(self, now: Footprint) -> bool:
-        then = self._baseline
-        return (
-            now.rss_bytes <= then.rss_bytes + self.growth_bytes_max
-            and now.descriptors <= then.descriptors + DESCRIPTORS_GROWTH_MAX
-            and now.processes <= then.processes
-            and now.zombies == 0
-        )
-
     def _check_answers(self) -> None:
         client = self.client
         guessed = 0
@@ -162,24 +139,6 @@ class Probe:
             if key not in client.cancelled:
                 assert len(client.answers[key]) >= times, f"{key} was not answered"
         assert len(client.idless) + guessed <= client.unreadable_count
-
-    def _check_journal(self) -> None:
-        statuses: dict[str, Counter[str]] = defaultdict(Counter)
-        for event in read_events(self.state):
-            if event["event_type"] == "gateway.tool_call":
-                span = event["metadata"]["span_id"]
-                statuses[span]["pending" if event["status"] == "pending" else "ending"] += 1
-        for span, counted in statuses.items():
-            assert counted == {"pending": 1, "ending": 1}, (span, counted)
-        assert len(statuses) >= len(self.client.calls)
-        assert len(statuses) <= self.client.owed.total()
-
-    def _check_secrets(self) -> None:
-        canary = self.canary.encode()
-        assert canary not in self.client.stderr
-        assert not [line for line in self.client.lines if canary in line]
-        for file in self.state.rglob("*"):
-            assert not file.is_file() or canary not in file.read_bytes(), file
 
 
 @contextmanager
@@ -211,6 +170,62 @@ def watched(tmp_path: Path, servers: Mapping[str, Any], **rest: Any) -> Iterator
         client.kill()
 
 
+def check_recovery(pid: int, then: Footprint, growth_bytes_max: int) -> None:
+    """A gateway takes up what it took up before, and rests."""
+    give_up_at = time.monotonic() + RECOVERY_SECONDS_MAX
+    while True:
+        now = footprint(pid)
+        recovered = (
+            now.rss_bytes <= then.rss_bytes + growth_bytes_max
+            and now.descriptors <= then.descriptors + DESCRIPTORS_GROWTH_MAX
+            and now.processes <= then.processes
+            and now.zombies == 0
+        )
+        if recovered and _is_idle(pid):
+            return
+        assert time.monotonic() < give_up_at, f"{then} became {now}"
+        time.sleep(0.02)
+
+
+def check_journal(state: Path) -> int:
+    """Every call that the journal knows of has exactly one ending; how many calls that are."""
+    statuses: dict[str, Counter[str]] = defaultdict(Counter)
+    for event in read_events(state):
+        if event["event_type"] == "gateway.tool_call":
+            span = event["metadata"]["span_id"]
+            statuses[span]["pending" if event["status"] == "pending" else "ending"] += 1
+    for span, counted in statuses.items():
+        assert counted["ending"] == 1, (span, counted)
+        assert counted["pending"] <= 1, (span, counted)
+    return len(statuses)
+
+
+def check_secrets(state: Path, secret: str, *told: bytes) -> None:
+    """A secret stands in nothing that was said, and in no file of the gateway's."""
+    raw = secret.encode()
+    assert not [words for words in told if raw in words]
+    for file in state.rglob("*"):
+        assert not file.is_file() or raw not in file.read_bytes(), file
+
+
+@contextmanager
+def peak(pid: int, growth_bytes_max: int) -> Iterator[None]:
+    """Meanwhile a process never takes this much more memory than at the start."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+    before = memory(pid, "VmRSS")
+    yield
+    growth = memory(pid, "VmHWM") - before
+    assert growth <= growth_bytes_max, f"{growth / MIB:.1f} MiB more than before"
+
+
+def memory(pid: int, field: str) -> int:
+    """What the kernel says of a process's memory, in bytes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(f"the kernel does not tell {field}")
+
+
 def text_of(answer: Message) -> str:
     """The text of a tool's good answer."""
     assert "result" in answer, answer
@@ -236,7 +251,7 @@ def footprint(pid: int) -> Footprint:
     """What a process and those below it take up now."""
     below = descendants(pid)
     return Footprint(
-        rss_bytes=_memory(pid, "VmRSS"),
+        rss_bytes=memory(pid, "VmRSS"),
         descriptors=sum(_descriptors(each) for each in [pid, *below]),
         processes=len(below),
         zombies=sum(_state(each) == "Z" for each in below),
@@ -267,13 +282,6 @@ def _is_idle(pid: int) -> bool:
     before = cpu_ticks(pid)
     time.sleep(IDLE_SECONDS)
     return cpu_ticks(pid) - before <= IDLE_TICKS_MAX
-
-
-def _memory(pid: int, field: str) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError(f"the kernel does not tell {field}")
 
 
 def _descriptors(pid: int) -> int:

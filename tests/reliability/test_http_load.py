@@ -1,0 +1,180 @@
+"""Many clients over HTTP at once: slow ones, greedy ones, more than there is room for."""
+
+import select
+import threading
+import time
+from contextlib import ExitStack, closing
+from typing import Any, Final
+
+import pytest
+
+from tests.harness import DEMO, WAIT_SECONDS
+from tests.reliability.conftest import Serve
+from tests.reliability.probe import HOSTILE, MIB, footprint, memory, text_of
+from tests.reliability.visitors import (
+    JSON,
+    Hangup,
+    Visitor,
+    Wire,
+    head,
+    modern,
+    post,
+    request,
+    tool_call,
+    wait_for,
+)
+
+pytestmark = pytest.mark.slow
+
+SLOW_CLIENTS: Final = 40  # Of each kind; in full 2,000.
+DEAF_CLIENTS: Final = 10  # In full 50.
+DEAF_BYTES: Final = 12 * MIB  # For each; in full 100 MB.
+DEAF_GROWTH_BYTES_MAX: Final = 80 * MIB
+FILES_MAX: Final = 160  # In full 256.
+CROWD: Final = 400  # In full 2,000.
+HOG_CALLS: Final = 500
+POLITE_CLIENTS: Final = 10  # In full 20.
+POLITE_CALLS: Final = 20
+IDLE_STREAMS: Final = 300  # In full 5,000.
+STREAM_BYTES_MAX: Final = 60 * 1024
+
+
+def test_clients_that_send_too_slowly_are_let_go(serve: Serve) -> None:
+    """Their request never ends, or never begins; the clock is the machine's own."""
+    body = head("POST", "/mcp", {"Content-Type": JSON, "Accept": JSON, "Content-Length": "9"})
+    with serve({}) as there, ExitStack() as stack:
+        silent, trickling = (
+            [stack.enter_context(Wire(there.port)) for _ in range(SLOW_CLIENTS)] for _ in range(2)
+        )
+        for _ in range(SLOW_CLIENTS):  # A body has more time than a head, and than this test.
+            stack.enter_context(Wire(there.port)).send(body)
+        drops = iter(f"GET /healthz HTTP/1.1\r\nHost: {'a' * 10_000}".encode())
+        give_up_at = time.monotonic() + WAIT_SECONDS
+        open_wires = [*silent, *trickling]
+        while open_wires:
+            assert time.monotonic() < give_up_at, f"{len(open_wires)} are still open"
+            drop = bytes([next(drops)])
+            for wire in trickling:
+                if wire in open_wires:
+                    wire.send(drop)
+            closed, _, _ = select.select([wire.socket for wire in open_wires], [], [], 0.2)
+            open_wires = [wire for wire in open_wires if wire.socket not in closed]
+        for wire in trickling:
+            assert wire.reply().status == 408
+        for wire in silent:
+            assert wire.wait_closed() == b""
+
+
+def stream_of(there_port: int, kind: str) -> Wire:
+    """A client that asks for far more than it is going to read."""
+    wire = Wire(there_port, receive_bytes=4096)
+    size = 16 * 1024
+    call = tool_call("bad__chatter", {"count": DEAF_BYTES // size, "size": size}, progressToken=1)
+    if kind == "modern":
+        wire.send(modern(call))
+    else:
+        wire.send(post(call))
+    return wire
+
+
+@pytest.mark.parametrize("kind", ["legacy", "modern"])
+def test_clients_that_stop_reading_cost_little_and_nobody_else(serve: Serve, kind: str) -> None:
+    with serve({"bad": HOSTILE}) as there, ExitStack() as stack:
+        with there.peak(DEAF_GROWTH_BYTES_MAX):
+            wires = [stack.enter_context(stream_of(there.port, kind)) for _ in range(DEAF_CLIENTS)]
+            # The server does one thing after another: when it tells, it has said all the rest.
+            with closing(Visitor(there.port)) as visitor:
+                text_of(visitor.call("bad__report"))
+            # A stream that nobody reads is ended; the client finds it broken off.
+            for wire in wires:
+                with pytest.raises((Hangup, ConnectionResetError)):
+                    wire.reply()
+        there.calls_owed += DEAF_CLIENTS + 1
+
+
+def test_a_client_that_asks_and_asks_and_never_reads_is_not_served_for_ever(serve: Serve) -> None:
+    call = post(tool_call("neighbour__big", {"bytes": MIB}))
+    with serve({}) as there, Wire(there.port, receive_bytes=4096) as wire:
+        wire.socket.setblocking(False)
+        with there.peak(32 * MIB), closing(Visitor(there.port)) as visitor:
+            for _ in range(100):
+                try:
+                    wire.socket.send(call)
+                except BlockingIOError:
+                    break
+                text_of(visitor.call("neighbour__echo", text="still there"))
+
+
+def test_more_clients_than_descriptors_are_turned_away_and_all_is_well_after(
+    serve: Serve,
+) -> None:
+    with serve({}, files_max=FILES_MAX) as there:
+        with ExitStack() as stack:
+            crowd = [stack.enter_context(Wire(there.port)) for _ in range(CROWD)]
+            served = refused = cut = 0
+            for wire in crowd:
+                try:
+                    wire.send(post(tool_call("neighbour__echo", {"text": "let me in"})))
+                    reply = wire.reply()
+                except (Hangup, ConnectionResetError, BrokenPipeError):
+                    cut += 1
+                    continue
+                if reply.status == 200:
+                    assert text_of(reply.message) == "let me in"
+                    served += 1
+                else:
+                    assert reply.status == 503, reply
+                    refused += 1
+            assert served > FILES_MAX // 4
+            assert refused + cut > 0
+            assert there.process.poll() is None
+        there.calls_owed += served
+        wait_for(lambda: footprint(there.pid).descriptors < FILES_MAX, "room")
+        with closing(Visitor(there.port)) as visitor:
+            assert text_of(visitor.call("neighbour__echo", text="as before")) == "as before"
+
+
+def test_a_greedy_client_takes_nothing_from_polite_ones(serve: Serve) -> None:
+    """One has hundreds of calls open on the very server that the others use."""
+    with serve({"shared": DEMO}) as there, ExitStack() as stack:
+        hog = [stack.enter_context(Wire(there.port)) for _ in range(HOG_CALLS)]
+        for wire in hog:
+            wire.send(post(tool_call("shared__slow", {"seconds": 0.5, "steps": 1})))
+        failed: list[Any] = []
+
+        def be_polite(number: int) -> None:
+            with closing(Visitor(there.port)) as visitor:
+                for turn in range(POLITE_CALLS):
+                    text = f"{number} {turn}"
+                    answer = visitor.call("shared__echo", text=text)
+                    if "result" not in answer or answer["result"]["content"][0]["text"] != text:
+                        failed.append(answer)
+
+        polite = [
+            threading.Thread(target=be_polite, args=(number,)) for number in range(POLITE_CLIENTS)
+        ]
+        for thread in polite:
+            thread.start()
+        for thread in polite:
+            thread.join(WAIT_SECONDS)
+            assert not thread.is_alive()
+        assert failed == []
+        for wire in hog:
+            assert text_of(wire.reply().message) == "Done after 1 steps."
+        there.calls_owed += HOG_CALLS + POLITE_CLIENTS * POLITE_CALLS
+
+
+def test_idle_streams_cost_next_to_nothing_and_hear_of_changes(serve: Serve) -> None:
+    with serve({}) as there, ExitStack() as stack:
+        before = memory(there.pid, "VmRSS")
+        visitors = [Visitor(there.port) for _ in range(IDLE_STREAMS)]
+        for visitor in visitors:
+            stack.callback(visitor.close)
+        for visitor in visitors:
+            visitor.send(request("tools/list"))
+        streams = [stack.enter_context(visitor.open_stream()) for visitor in visitors]
+        each = (memory(there.pid, "VmRSS") - before) / IDLE_STREAMS
+        assert each < STREAM_BYTES_MAX, f"{each / 1024:.1f} KiB for each"
+        visitors[0].call("neighbour__grow")
+        for stream in streams:
+            assert next(stream.events())["method"] == "notifications/tools/list_changed"
