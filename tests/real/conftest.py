@@ -28,19 +28,26 @@ def installed() -> None:
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A git repository with one commit."""
-    place = tmp_path / "repository"
-    place.mkdir()
-    (place / "hello.txt").write_text("hello\n")
+    return make_repository(tmp_path / "repository")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with one file."""
+    return make_folder(tmp_path / "folder")
+
+
+def make_repository(place: Path) -> Path:
+    """Make a git repository with one commit."""
+    make_folder(place)
     someone = ["-c", "user.name=Someone", "-c", "user.email=someone@example.com"]
     for arguments in (["init", "-q"], ["add", "."], [*someone, "commit", "-q", "-m", "First"]):
         subprocess.run(["git", *arguments], cwd=place, check=True)
     return place
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with one file."""
-    place = tmp_path / "folder"
+def make_folder(place: Path) -> Path:
+    """Make a folder with one file."""
     place.mkdir()
     (place / "hello.txt").write_text("hello\n")
     return place

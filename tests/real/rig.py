@@ -4,7 +4,8 @@ Everything comes from `tests/real/install`. This file builds command lines and r
 knows nothing of the gateway, nor of what a test expects.
 
 A client script takes a list of steps and one target, and prints one JSON object a line, an
-*observation*. The target is the command line of a server, or the URL of a running one.
+*observation*. The target is the command line of a server, or the URL of a running one; a URL
+that ends in /sse is one of HTTP+SSE, any other one of Streamable HTTP.
 
     [sys.executable, "py1_client.py", "--steps", '[{"do": "list", "what": "tools"}]', "--", *target]
 
@@ -51,8 +52,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,12 +70,18 @@ NODE_MODULES: Final = HOME / "node" / "node_modules"
 RUN_SECONDS_MAX: Final = 120
 """A client on a busy machine starts two interpreters and a server, then waits for those."""
 
+LISTENING_SECONDS_MAX: Final = 30
+"""A server on a busy machine takes seconds to import what it needs."""
+
 _MODERN: Final = "2026-07-28"
 _CLIENTS: Final[Mapping[str, tuple[str, str]]] = {
     "py1": ("py1", "legacy"),
     "py2": ("py2", "auto"),
     "py2-legacy": ("py2", "legacy"),
     "py2-modern": ("py2", _MODERN),
+    "fm": ("fm", "auto"),
+    "fm-legacy": ("fm", "legacy"),
+    "fm-modern": ("fm", _MODERN),
     "ts1": ("ts1", "legacy"),
     "ts2": ("ts2", "auto"),
     "ts2-legacy": ("ts2", "legacy"),
@@ -110,9 +120,20 @@ def server(name: str, place: Path | None = None) -> list[str]:
     raise LookupError(f"no real server is called {name!r}")
 
 
-def everything_over_http(port: int) -> tuple[list[str], dict[str, str]]:
-    """The command line and environment of `everything` on /mcp at a port of this machine."""
-    return [*_node_server("everything"), "streamableHttp"], os.environ | {"PORT": str(port)}
+@contextmanager
+def listening(*names: str) -> Iterator[dict[str, str]]:
+    """Run servers that listen on ports of this machine, for the time of a block; their URLs.
+
+    They are `everything-http`, `everything-sse`, `classic-http`, `classic-sse`, `modern-http`.
+    """
+    with ExitStack() as stack:
+        ports = {name: stack.enter_context(_listening(name)) for name in names}
+        for name, port in ports.items():
+            _wait_listening(name, port)
+        yield {
+            name: f"http://127.0.0.1:{port}/{'sse' if name.endswith('-sse') else 'mcp'}"
+            for name, port in ports.items()
+        }
 
 
 def client(
@@ -148,9 +169,9 @@ def client(
 def client_command(name: str) -> list[str]:
     """A client's command line, up to the `--` that its target follows; steps come on stdin."""
     sdk, mode = _CLIENTS[name]
-    if sdk.startswith("py"):
+    if environment := _ENVIRONMENTS.get(sdk):
         script = str(HERE / "clients" / f"{sdk}_client.py")
-        return [_python(sdk.replace("py", "sdk")), script, "--mode", mode]
+        return [_python(environment), script, "--mode", mode]
     script = str(HOME / "node" / "clients" / f"{sdk}_client.mjs")
     # The scripts stand there through a link, and must find the packages that are beside it.
     return ["node", "--preserve-symlinks", "--preserve-symlinks-main", script, "--mode", mode]
@@ -169,6 +190,8 @@ def inspector(
     `era` is "legacy", "auto" or "modern". `arguments` are for `tools/call`.
     """
     options = ["--quiet", "--format", "json", "--protocol-era", era, "--method", method]
+    if target[0].startswith("http://"):
+        options += ["--transport", "sse" if target[0].endswith("/sse") else "http"]
     if tool is not None:
         options += ["--tool-name", tool, "--tool-args-json", json.dumps(arguments or {})]
     return [str(NODE_MODULES / ".bin" / "mcp-inspector"), "--cli", *options, "--", *target]
@@ -196,7 +219,52 @@ def missing() -> list[str]:
     ]
 
 
-_PYTHONS: Final = ("sdk1", "sdk2", "sdk-old", "servers")
+@contextmanager
+def _listening(name: str) -> Iterator[int]:
+    with socket.socket() as spare:
+        spare.bind(("127.0.0.1", 0))
+        port: int = spare.getsockname()[1]
+    command, env = _listening_server(name, str(port)), os.environ | {"PORT": str(port)}
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, env=env, stdout=quiet, stderr=quiet) as running:
+        try:
+            yield port
+        finally:
+            running.kill()
+
+
+def _listening_server(name: str, port: str) -> list[str]:
+    match name:
+        case "everything-http":
+            return [*_node_server("everything"), "streamableHttp"]
+        case "everything-sse":
+            return [*_node_server("everything"), "sse"]
+        case "classic-http":
+            return [
+                _python("sdk1"),
+                str(HERE / "servers/classic_python.py"),
+                "streamable-http",
+                port,
+            ]
+        case "classic-sse":
+            return [_python("sdk1"), str(HERE / "servers/classic_python.py"), "sse", port]
+        case "modern-http":
+            return [*server("modern_python"), port]
+    raise LookupError(f"no listening server is called {name!r}")
+
+
+def _wait_listening(name: str, port: int) -> None:
+    deadline = time.monotonic() + LISTENING_SECONDS_MAX
+    while True:
+        with socket.socket() as caller:
+            if caller.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        assert time.monotonic() < deadline, f"{name} does not listen on port {port}"
+        time.sleep(0.05)
+
+
+_PYTHONS: Final = ("sdk1", "sdk2", "sdk-old", "fastmcp", "servers")
+_ENVIRONMENTS: Final = {"py1": "sdk1", "py2": "sdk2", "fm": "fastmcp"}
 
 
 def _python(environment: str) -> str:

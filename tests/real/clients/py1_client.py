@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio
 from mcp import ClientSession, McpError, StdioServerParameters, stdio_client, types
+from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamablehttp_client
 from pydantic import AnyUrl, BaseModel
 from steps import ROOTS, SAMPLE, Report, Task, elicitation_answer, read_task
@@ -155,6 +156,10 @@ async def converse(conversation: Conversation, task: Task) -> None:
 
 @asynccontextmanager
 async def streams(task: Task) -> AsyncIterator[tuple[Any, Any]]:
+    if task.url is not None and task.over_sse:
+        async with sse_client(task.url) as (receive, send):
+            yield receive, send
+        return
     if task.url is not None:
         async with streamablehttp_client(task.url) as (receive, send, _):
             yield receive, send

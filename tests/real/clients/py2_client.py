@@ -17,6 +17,7 @@ from typing import Any, cast
 import anyio
 import mcp_types as types
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.sse import sse_client
 from mcp.shared.exceptions import MCPDeprecationWarning
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
@@ -153,7 +154,7 @@ async def run(task: Task) -> None:
             report.notified(notification["method"], notification.get("params"))
 
     client = Client(
-        task.url or server(task),
+        server(task),
         mode=task.mode,
         sampling_callback=sampled,
         elicitation_callback=elicited,
@@ -172,7 +173,9 @@ async def run(task: Task) -> None:
     report.saw("closed")
 
 
-def server(task: Task) -> StdioServerParameters:
+def server(task: Task) -> Any:
+    if task.url is not None:
+        return sse_client(task.url) if task.over_sse else task.url
     command, *arguments = task.target
     return StdioServerParameters(command=command, args=arguments, env=dict(os.environ))
 

@@ -31,6 +31,12 @@ export async function readTask() {
   return { steps, mode: values.mode, url, server: { command, args, env: process.env } }
 }
 
+/** The transport to a target; a URL is one of HTTP+SSE by the custom of how those end. */
+export function transportTo(task, { http, sse, stdio }) {
+  if (!task.url) return new stdio(task.server)
+  return task.url.pathname.endsWith('/sse') ? new sse(task.url) : new http(task.url)
+}
+
 async function readAll(stream) {
   const chunks = []
   for await (const chunk of stream) chunks.push(chunk)

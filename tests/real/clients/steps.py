@@ -1,4 +1,4 @@
-"""What the two Python clients have in common: steps in, observations out, canned answers.
+"""What the Python clients have in common: steps in, observations out, canned answers.
 
 Runs inside the environments of the SDKs, so it uses the standard library alone, and it knows
 no SDK: everything here is plain JSON. The format is told in `tests/real/rig.py`.
@@ -35,6 +35,11 @@ class Task:
     @property
     def url(self) -> str | None:
         return self.target[0] if self.target[0].startswith("http://") else None
+
+    @property
+    def over_sse(self) -> bool:
+        """Whether the URL is one of HTTP+SSE, by the custom of how those end."""
+        return self.url is not None and self.url.endswith("/sse")
 
 
 def read_task() -> Task:

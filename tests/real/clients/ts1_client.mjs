@@ -2,6 +2,7 @@
 // It only obeys steps and tells what it saw; see tests/real/rig.py for both.
 
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import {
@@ -10,7 +11,7 @@ import {
   ListRootsRequestSchema,
 } from '@modelcontextprotocol/sdk/types.js'
 import {
-  CAPABILITIES, ROOTS, SAMPLE, Report, converse, elicitationAnswer, readTask,
+  CAPABILITIES, ROOTS, SAMPLE, Report, converse, elicitationAnswer, readTask, transportTo,
 } from './steps.mjs'
 
 class Conversation {
@@ -108,9 +109,11 @@ client.setRequestHandler(ListRootsRequestSchema, ({ method }) => {
 client.fallbackNotificationHandler = async (notification) => report.notified(notification)
 client.onerror = (error) => report.saw('fault', { message: error.message })
 
-const transport = task.url
-  ? new StreamableHTTPClientTransport(task.url)
-  : new StdioClientTransport(task.server)
+const transport = transportTo(task, {
+  http: StreamableHTTPClientTransport,
+  sse: SSEClientTransport,
+  stdio: StdioClientTransport,
+})
 // The client tells the version to its transport and to nobody else.
 let protocolVersion
 const told = transport.setProtocolVersion?.bind(transport)
@@ -126,5 +129,8 @@ report.saw('connected', {
   instructions: client.getInstructions(),
 })
 await converse(task.steps, new Conversation(client, report), report)
+// Closing breaks the streams off, of which the SDK complains. It does not end the session.
+client.onerror = undefined
+await transport.terminateSession?.()
 await client.close()
 report.saw('closed')

@@ -5,10 +5,10 @@
 // The steps are the same in both eras; what an era lacks is done in its own way, see
 // tests/real/rig.py.
 
-import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import { Client, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import {
-  CAPABILITIES, ROOTS, SAMPLE, Report, converse, elicitationAnswer, readTask,
+  CAPABILITIES, ROOTS, SAMPLE, Report, converse, elicitationAnswer, readTask, transportTo,
 } from './steps.mjs'
 
 const LOG_LEVEL = 'io.modelcontextprotocol/logLevel'
@@ -120,9 +120,11 @@ client.setRequestHandler('roots/list', ({ method }) => {
 client.fallbackNotificationHandler = async (notification) => report.notified(notification)
 client.onerror = (error) => report.saw('fault', { message: error.message })
 
-const transport = task.url
-  ? new StreamableHTTPClientTransport(task.url)
-  : new StdioClientTransport(task.server)
+const transport = transportTo(task, {
+  http: StreamableHTTPClientTransport,
+  sse: SSEClientTransport,
+  stdio: StdioClientTransport,
+})
 await client.connect(transport)
 report.saw('connected', {
   protocolVersion: client.getNegotiatedProtocolVersion(),
@@ -131,5 +133,8 @@ report.saw('connected', {
   instructions: client.getInstructions(),
 })
 await converse(task.steps, new Conversation(client, report), report)
+// Closing breaks the streams off, of which the SDK complains. It does not end the session.
+client.onerror = undefined
+await transport.terminateSession?.()
 await client.close()
 report.saw('closed')

@@ -2,9 +2,10 @@
 
 The published servers on that SDK do none of this. It speaks both eras, as its SDK does: to a
 modern client it asks with `input_required` and announces on `subscriptions/listen`, to a legacy
-one it asks with requests.
+one it asks with requests. On stdio, or on /mcp at the port that is its only argument.
 """
 
+import sys
 from typing import Annotated
 
 import anyio
@@ -15,10 +16,12 @@ from pydantic import BaseModel
 NOTE = "note://counter"
 PAUSE_SECONDS = 0.05
 """The TypeScript clients lose progress that comes in one read with the answer."""
+PATIENCE_SECONDS = 20
+"""Over HTTP a cancellation may be overtaken by the question what became of the call."""
 
 server = MCPServer("modern-python", instructions="Ask, count, log, change.")
 changes = 0
-endings: list[str] = []
+ended, endings = anyio.create_memory_object_stream[str](100)
 
 
 class Answer(BaseModel):
@@ -81,15 +84,16 @@ async def hang(ctx: Context) -> str:
         await ctx.report_progress(1)
         await anyio.sleep_forever()
     except anyio.get_cancelled_exc_class():
-        endings.append("cancelled")
+        ended.send_nowait("cancelled")
         raise
     return "never"
 
 
 @server.tool()
-def how_it_ended() -> list[str]:
-    """Tell how the calls of `hang` ended."""
-    return endings
+async def how_it_ended() -> str:
+    """Tell how a call of `hang` ended, when it has."""
+    with anyio.fail_after(PATIENCE_SECONDS):
+        return await endings.receive()
 
 
 @server.tool()
@@ -125,4 +129,7 @@ def greet(name: str) -> str:
 
 
 if __name__ == "__main__":
-    server.run()
+    if ports := sys.argv[1:]:
+        server.run("streamable-http", port=int(ports[0]))
+    else:
+        server.run()
