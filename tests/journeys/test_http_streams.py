@@ -248,7 +248,7 @@ def test_what_nobody_was_there_for_is_told_when_the_stream_is_opened(tmp_path: P
         rule("resources/list", result({"resources": [{"uri": "x:r", "name": "r"}]})),
         rule("resources/subscribe", result({})),
         rule("tools/call", result(text("ok")), note(UPDATED, {"uri": "x:r"})),
-        rule("resources/unsubscribe", result({})),
+        rule("resources/read", result({"contents": []})),
     )
     with serving(tmp_path, {"only": server.command}) as site:
         session = Session(site)
@@ -256,7 +256,7 @@ def test_what_nobody_was_there_for_is_told_when_the_stream_is_opened(tmp_path: P
         session.request("resources/subscribe", {"uri": "x:r"})
         session.call("stir")
         # The server answers in order: with this it has said all of the above.
-        session.request("resources/unsubscribe", {"uri": "x:r"})
+        session.request("resources/read", {"uri": "x:r"})
         alone = session.listen()
         assert session.delete().status == 200
         told = [m for m in [*session.seen, *alone.rest()] if m.get("method") == UPDATED]

@@ -66,6 +66,21 @@ def group_and_session_of(pid: int) -> tuple[int, int]:
     return int(_fields(pid)[2]), int(_fields(pid)[3])
 
 
+_others: set[int] = set()
+"""Children of this process that are not the present test's: those of longer-lived fixtures."""
+
+
+def disown_children() -> None:
+    """From now on only what is started later counts as a child of this test."""
+    _others.clear()
+    _others.update(children_of(os.getpid()))
+
+
+def own_children() -> dict[int, bytes]:
+    """The children that this test has, with their states."""
+    return {pid: state for pid, state in children_of(os.getpid()).items() if pid not in _others}
+
+
 def children_of(pid: int) -> dict[int, bytes]:
     """The children of a process with their states; zombies have `Z`.
 

@@ -17,14 +17,15 @@ import uvloop
 from anyport.upstream.process import Child, Command, Exit, SpawnFailed, Warden
 from tests.upstream.proc import (
     alive,
-    children_of,
     command,
     descriptors_of,
+    disown_children,
     eventually,
     group_and_session_of,
     marked,
     new_mark,
     output_of,
+    own_children,
     python,
     read,
 )
@@ -55,12 +56,13 @@ def play(request: pytest.FixtureRequest) -> Callable[[Scene], None]:
     """Plays a scene with a warden, on each event loop, and sees that it leaves nothing behind."""
 
     async def with_warden(scene: Scene) -> None:
+        disown_children()
         warden, before = Warden(), descriptors_of(os.getpid())
         try:
             await scene(warden)
         finally:
             await warden.close()
-        assert children_of(os.getpid()) == {}
+        assert own_children() == {}
         assert descriptors_of(os.getpid()) <= before
 
     return lambda scene: request.param(with_warden(scene))

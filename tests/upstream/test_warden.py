@@ -22,10 +22,12 @@ from tests.upstream.proc import (
     children_of,
     command,
     descriptors_of,
+    disown_children,
     eventually,
     marked,
     naps_of,
     new_mark,
+    own_children,
     parent_of,
     python,
     read,
@@ -60,12 +62,13 @@ asyncio.run(serve(*sys.argv[1:]))
 
 def play(scene: Callable[[Warden], Coroutine[Any, Any, None]]) -> None:
     async def with_warden() -> None:
+        disown_children()
         warden = Warden()
         try:
             await scene(warden)
         finally:
             await warden.close()
-        assert children_of(os.getpid()) == {}
+        assert own_children() == {}
 
     asyncio.run(with_warden())
 
@@ -176,10 +179,10 @@ def test_a_killed_warden_is_replaced_and_its_servers_run_on() -> None:
     async def scene(warden: Warden) -> None:
         mark = new_mark()
         old, tree = await warden.spawn(command("cat")), await grow_tree(warden, mark)
-        (first,) = children_of(os.getpid())
+        (first,) = own_children()
 
         os.kill(first, signal.SIGKILL)
-        await eventually(lambda: first not in children_of(os.getpid()))
+        await eventually(lambda: first not in own_children())
         new = await warden.spawn(command("cat"))
 
         await echo(old)
@@ -196,7 +199,7 @@ def test_a_killed_warden_is_replaced_and_its_servers_run_on() -> None:
 def test_a_warden_that_is_killed_during_a_start_fails_that_start_alone() -> None:
     async def scene(warden: Warden) -> None:
         child = await warden.spawn(command("cat"))
-        (first,) = children_of(os.getpid())
+        (first,) = own_children()
         os.kill(first, signal.SIGSTOP)
         starts = asyncio.gather(warden.spawn(command("cat")), return_exceptions=True)
         await asyncio.sleep(0)
@@ -214,7 +217,7 @@ def test_a_warden_that_is_killed_during_a_start_fails_that_start_alone() -> None
 def test_with_warden_and_keeper_killed_the_group_is_still_ended() -> None:
     async def scene(warden: Warden) -> None:
         child = await warden.spawn(command("sleep", "1000"))
-        (first,) = children_of(os.getpid())
+        (first,) = own_children()
 
         os.kill(first, signal.SIGKILL)
         os.kill(parent_of(child.pid), signal.SIGKILL)
@@ -248,7 +251,7 @@ def test_a_keeper_that_is_stuck_holds_nobody_up(monkeypatch: pytest.MonkeyPatch)
 def test_stop_signals_for_the_whole_group_leave_the_keeping_to_the_gateway() -> None:
     async def scene(warden: Warden) -> None:
         child = await warden.spawn(command("cat"))
-        (first,) = children_of(os.getpid())
+        (first,) = own_children()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(first, number)
             os.kill(parent_of(child.pid), number)
@@ -263,7 +266,7 @@ def test_stop_signals_for_the_whole_group_leave_the_keeping_to_the_gateway() -> 
 def test_nobody_wakes_up_while_nothing_happens() -> None:
     async def scene(warden: Warden) -> None:
         child, neighbour = await warden.spawn(command("cat")), await warden.spawn(command("cat"))
-        (first,) = children_of(os.getpid())
+        (first,) = own_children()
         watched = (first, parent_of(child.pid), parent_of(neighbour.pid))
         # All sleep once the last exec is told; from here on they have nothing to do.
         await eventually(lambda: all(children_of(parent_of(pid))[pid] == b"S" for pid in watched))
@@ -288,14 +291,14 @@ def test_many_starts_and_stops_leave_nothing() -> None:
             child.close()
 
         await cycle()
-        (first,) = children_of(os.getpid())
+        (first,) = own_children()
         before = [descriptors_of(os.getpid()), descriptors_of(first)]
 
         for _ in range(CYCLES):
             await cycle()
 
         await eventually(lambda: children_of(first) == {})
-        assert [*children_of(os.getpid())] == [first]
+        assert [*own_children()] == [first]
         assert [descriptors_of(os.getpid()), descriptors_of(first)] == before
 
     play(scene)
