@@ -93,3 +93,13 @@ def test_an_id_that_is_open_is_refused_on_the_track_too(tmp_path: Path) -> None:
     talk.call(7)
 
     assert talk.wire.take_one()["error"]["code"] == -32600
+
+
+def test_after_another_handshake_calls_are_those_of_the_new_session(tmp_path: Path) -> None:
+    talk = Talking(Scene(tmp_path))
+    talk.shake_hands()
+
+    talk.call(7)
+
+    (exchange,) = talk.scene.relay.open_exchanges(talk.scene.server)
+    assert exchange.caller.session is talk.conversation.session

@@ -4,8 +4,8 @@ import pytest
 
 from anyport.protocol import meta
 from anyport.protocol.errors import Fault, Situation
-from anyport.protocol.exchange import Caller, Exchange, Failed, Happening
-from anyport.protocol.front import modern_caller, tell_trouble
+from anyport.protocol.exchange import Answered, Caller, Exchange, Failed, Happening
+from anyport.protocol.front import modern_caller, tell_ending
 from anyport.protocol.principal import Principal
 from anyport.wire import members
 from tests.protocol.fakes import exchange as make_exchange
@@ -40,22 +40,32 @@ def test_headers_that_disagree_come_before_a_revision_nobody_knows() -> None:
     assert refused.situation is Situation.UNSUPPORTED_REVISION
 
 
-def test_an_ending_that_cannot_be_told_is_told_as_a_failure_and_goes_on_to_who_reports_it() -> None:
-    told: list[Happening] = []
+class Telling:
+    """Breaks the first time it is asked to tell something, and remembers the second."""
 
-    def tell(exchange: Exchange, happening: Happening) -> None:
-        told.append(happening)
+    def __init__(self, error: Exception) -> None:
+        self._errors = [error]
+        self.told: list[Happening] = []
+
+    def __call__(self, exchange: Exchange, happening: Happening) -> None:
+        if self._errors:
+            raise self._errors.pop()
+        self.told.append(happening)
+
+
+def test_an_ending_that_cannot_be_told_is_told_as_a_failure_and_goes_on_to_who_reports_it() -> None:
+    tell = Telling(ZeroDivisionError())
 
     with pytest.raises(ZeroDivisionError):
-        tell_trouble(tell, make_exchange()[0], ZeroDivisionError())
-    assert [type(happening) for happening in told] == [Failed]
+        tell_ending(tell, make_exchange()[0], Answered(b"{}"))
+    assert [type(happening) for happening in tell.told] == [Failed]
 
 
 def test_a_result_that_names_a_member_twice_is_the_servers_fault_and_nothing_broke() -> None:
-    told: list[Happening] = []
-    tell_trouble(
-        lambda _, happening: told.append(happening), make_exchange()[0], members.Ambiguous()
-    )
+    tell = Telling(members.Ambiguous())
 
-    assert isinstance(told[0], Failed)
-    assert "names a member twice" in told[0].fault.message
+    tell_ending(tell, make_exchange()[0], Answered(b"{}"))
+
+    (told,) = tell.told
+    assert isinstance(told, Failed)
+    assert "names a member twice" in told.fault.message

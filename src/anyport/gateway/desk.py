@@ -194,11 +194,13 @@ class Desk:
             honoured["resourceSubscriptions"] = uris
         acknowledgement = msgspec.json.encode({"notifications": honoured})
         listening.tell("notifications/subscriptions/acknowledged", acknowledgement)
-        self._follow(profile)
+        if listening.uris:
+            self._follow(profile)
 
     def _unlisten(self, exchange: Exchange, profile: Profile) -> None:
-        self._feed.listening.pop(exchange, None)
-        self._follow(profile)
+        listening = self._feed.listening.pop(exchange, None)
+        if listening is not None and listening.uris:
+            self._follow(profile)
 
     def _follow(self, profile: Profile) -> None:
         for server in profile.servers.values():

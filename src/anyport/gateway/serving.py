@@ -41,7 +41,7 @@ def http_ingress(
         sessions_max=config.sessions_max,
         idle_seconds=config.session_idle_seconds,
     )
-    older = OlderSessions(gateway, sessions, config.sessions_max)
+    older = OlderSessions(sessions, config.sessions_max)
     endpoint = Endpoint(gateway, sessions, older, asyncio.get_running_loop().time())
     reception = Reception(door, gateway.profiles, default)
     ingress = HttpIngress(reception, endpoint, Around(gateway), gateway.journal.flush)

@@ -24,7 +24,7 @@ from anyport.protocol.exchange import (
     Pending,
     Teller,
 )
-from anyport.protocol.front import CANCELLED, ENDINGS, Relay, modern_caller, tell_trouble
+from anyport.protocol.front import CANCELLED, ENDINGS, Relay, modern_caller, tell_ending
 from anyport.protocol.legacy_front import Description, LegacySession, initialize, tell_legacy
 from anyport.protocol.method import INITIALIZED, find_method
 from anyport.protocol.modern_front import is_modern, tell_modern
@@ -122,6 +122,12 @@ class Conversation:
             exchange.cancel()
             self._drop(exchange)
 
+    def abandon(self) -> None:
+        """The client is gone for good: nothing is heard, wanted or said any more."""
+        self.finish()
+        self.cancel_all()
+        self.leave()
+
     def take_batch(self, raw: bytes, teller: Teller) -> bool:
         """Take a JSON array; False if nothing in it is answered."""
         if not self.revision.batches:
@@ -173,8 +179,8 @@ class Conversation:
 
     def repeat(self, plain: PlainCall, teller: Teller) -> bool:
         """Make a call that was made before; False if that cannot be told from the call alone."""
-        caller, session = self._caller, self.session
-        if caller is None or session is None or caller.log_level != session.log_level:
+        caller = self._same_caller()
+        if caller is None:
             return False
         key = codec.id_value(plain.id)
         if key in self._open or len(self._open) >= OPEN_REQUESTS_MAX:
@@ -314,17 +320,13 @@ class Conversation:
             tell_legacy(exchange, happening)
             return
         del self._open[exchange.key]
-        try:
-            tell_legacy(exchange, happening)
-        except Exception as error:  # noqa: BLE001 - whatever broke, nobody waits for ever
-            tell_trouble(tell_legacy, exchange, error)
+        tell_ending(tell_legacy, exchange, happening)
         self._rest()
 
     def close(self, key: Hashable) -> None:
         """What was kept under this key has its answer."""
         del self._open[key]
-        if not self._open and self.on_idle is not None:
-            self.on_idle()
+        self._rest()
 
     def swap(self, key: Hashable, exchange: Exchange) -> None:
         """What was kept under this key goes on as an exchange."""
@@ -336,10 +338,7 @@ class Conversation:
             self._say_modern(exchange, happening)
             return
         del self._open[exchange.key]
-        try:
-            self._say_modern(exchange, happening)
-        except Exception as error:  # noqa: BLE001 - whatever broke, nobody waits for ever
-            tell_trouble(self._say_modern, exchange, error)
+        tell_ending(self._say_modern, exchange, happening)
         self._rest()
 
     def _say_modern(self, exchange: Exchange, happening: Happening) -> None:
@@ -362,8 +361,8 @@ class Conversation:
             )
         if session.state is not State.READY:
             session.take(Step.REQUEST)
-        caller = self._caller
-        if caller is None or caller.session is not session or caller.log_level != session.log_level:
+        caller = self._same_caller()
+        if caller is None:
             caller = self._caller = Caller(
                 profile=self._profile,
                 session=session,
@@ -375,6 +374,13 @@ class Conversation:
                 transport=self._transport,
             )
         return caller
+
+    def _same_caller(self) -> Caller | None:
+        """Who asked last, if whoever asks now is still the same."""
+        caller, session = self._caller, self.session
+        if caller is None or session is None or caller.session is not session:
+            return None
+        return caller if caller.log_level == session.log_level else None
 
     def _modern_caller(self, about: Mapping[str, Raw]) -> Caller | Fault:
         return modern_caller(about, self._profile, self._principal, self._transport)

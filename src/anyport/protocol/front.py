@@ -89,17 +89,19 @@ def modern_caller(
     )
 
 
-def tell_trouble(tell: Tell, exchange: Exchange, error: Exception) -> None:
-    """Tell that an ending could not be told.
+def tell_ending(tell: Tell, exchange: Exchange, ending: Happening) -> None:
+    """Tell an ending; if it cannot be told, tell that: nobody waits for ever.
 
     Raises:
-        Exception: what was wrong, if it was a fault of ours; it is for others to report.
+        Exception: what broke, if it was a fault of ours; it is for others to report.
     """
-    if isinstance(error, members.Ambiguous):
+    try:
+        tell(exchange, ending)
+    except members.Ambiguous:
         tell(exchange, _failed("The server's result names a member twice"))
-        return
-    tell(exchange, _failed("Internal error: the answer could not be told"))
-    raise error
+    except Exception:
+        tell(exchange, _failed("Internal error: the answer could not be told"))
+        raise
 
 
 def _failed(words: str) -> Failed:

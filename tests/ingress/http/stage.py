@@ -198,7 +198,7 @@ class Stage:
         self.sessions = Sessions(
             self.relay, seal, os.urandom, sessions_max=sessions_max, idle_seconds=idle_seconds
         )
-        self.older = OlderSessions(self.relay, self.sessions, sessions_max)
+        self.older = OlderSessions(self.sessions, sessions_max)
         now = asyncio.get_running_loop().time()
         self.endpoint = Endpoint(self.relay, self.sessions, self.older, now)
         reception = Reception(door, {"default": None, "dev": None}, "default")

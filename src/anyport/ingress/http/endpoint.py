@@ -36,7 +36,6 @@ class Endpoint:
         self.older = older
         self.draining = False
         self.modern = ModernPosts(relay, now)
-        self._relay = relay
         self.now = now
         """The time of the last sweep."""
         self._lone: set[Conversation] = set()
@@ -47,7 +46,7 @@ class Endpoint:
         """Legacy requests that have no answer yet, of sessions and of none."""
         talks = [session.conversation for session in (*self.sessions, *self.older)]
         talks += self._lone
-        return sum(talk.open_requests for talk in talks if talk is not None)
+        return sum(talk.open_requests for talk in talks)
 
     def serve(self, inlet: Inlet, visit: Visit, body: bytes) -> None:
         """Answer one request."""
@@ -88,7 +87,7 @@ class Endpoint:
         if plain.about:
             return self.modern.repeat(inlet, visit, plain)
         session = self.sessions.find(visit.session_id, visit.profile, visit.principal)
-        if session is None or session.conversation is None or visit.revision is NEWEST_MODERN:
+        if session is None or visit.revision is NEWEST_MODERN:
             return False
         session.used = now = self.now
         inlet.opener = session
@@ -120,7 +119,7 @@ class Endpoint:
 
     def _in_session(self, inlet: Inlet, visit: Visit, id: str, reading: Reading) -> None:
         session = self._session(inlet, visit, id, reading.frame.id)
-        if session is None or session.conversation is None:
+        if session is None:
             return
         takes = visit.takes
         if takes.stream:
@@ -135,21 +134,14 @@ class Endpoint:
             self._unavailable(inlet, reading.frame.id, "Too many sessions are open")
             return
         session = self.sessions.begin(visit.profile, visit.principal, self.now)
-        if session.conversation is not None:
-            session.conversation.request(reading, _Opening(inlet, visit, session, self.sessions))
+        session.conversation.request(reading, _Opening(inlet, visit, session, self.sessions))
 
     def _alone(
         self, inlet: Inlet, visit: Visit, take: Callable[[Conversation, Inlet], None]
     ) -> None:
         """A legacy message without a session: answered by itself."""
-        conversation = Conversation(
-            profile=visit.profile,
-            relay=self._relay,
-            teller=inlet,
-            transport=HTTP,
-            new_session_id=lambda: "",
-            principal=visit.principal,
-        )
+        belonging = self.sessions.belonging(visit.profile, visit.principal)
+        conversation = belonging.conversation(inlet, HTTP)
         if visit.takes.stream:
             inlet.opener = PLAIN
             inlet.deadline = self.now + COMMIT_SECONDS
@@ -166,7 +158,7 @@ class Endpoint:
         """A notification, or a client's answer to a server's question: taken, not answered."""
         if visit.session_id is not None and not visit.is_modern:
             session = self._session(inlet, visit, visit.session_id, None)
-            if session is None or session.conversation is None:
+            if session is None:
                 return
             session.conversation.take(frame, inlet)
         elif isinstance(frame, Result | Failure):
@@ -180,7 +172,7 @@ class Endpoint:
     def _batch(self, inlet: Inlet, visit: Visit, body: bytes) -> None:
         if visit.session_id is not None and not visit.is_modern:
             session = self._session(inlet, visit, visit.session_id, None)
-            if session is None or session.conversation is None:
+            if session is None:
                 return
             inlet.opener = session
             conversation = session.conversation

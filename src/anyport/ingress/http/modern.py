@@ -14,7 +14,7 @@ from anyport.ingress.http.streams import PLAIN, Plain
 from anyport.ingress.http.visit import Visit
 from anyport.protocol.errors import Fault, method_not_found
 from anyport.protocol.exchange import Answered, Caller, Exchange, Happening
-from anyport.protocol.front import ENDINGS, Relay, modern_caller, tell_trouble
+from anyport.protocol.front import ENDINGS, Relay, modern_caller, tell_ending
 from anyport.protocol.method import find_method
 from anyport.protocol.modern_front import tell_modern, unsupported_revision
 from anyport.protocol.principal import Principal
@@ -109,10 +109,7 @@ class ModernPosts:
             self._say(exchange, happening)
             return
         self.listening.discard(exchange)
-        try:
-            tell_modern(exchange, happening, self._identity)
-        except Exception as error:  # noqa: BLE001 - whatever broke, nobody waits for ever
-            tell_trouble(self._say, exchange, error)
+        tell_ending(self._say, exchange, happening)
 
     def _say(self, exchange: Exchange, happening: Happening) -> None:
         tell_modern(exchange, happening, self._identity)

@@ -8,12 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from anyport.ingress.http.inlet import JSON, Inlet
-from anyport.ingress.http.sessions import SSE, Sessions
+from anyport.ingress.http.sessions import SSE, Belonging, Sessions
 from anyport.ingress.http.streams import Plain
 from anyport.ingress.http.visit import Visit
-from anyport.protocol.conversation import Conversation
-from anyport.protocol.front import Relay
-from anyport.protocol.principal import Principal
 from anyport.wire import codec
 from anyport.wire.events import event
 
@@ -23,12 +20,12 @@ ID_PARAMETER: Final = "session_id"
 class OlderSession:
     """One stream, and the conversation on it."""
 
-    def __init__(self, id: str, principal: Principal, profile: str, inlet: Inlet) -> None:
+    def __init__(self, id: str, belonging: Belonging, inlet: Inlet) -> None:
         self.id = id
-        self.principal = principal
-        self.profile = profile
+        self.principal = belonging.principal
+        self.profile = belonging.profile
         self.stream = Plain(inlet)
-        self.conversation: Conversation | None = None
+        self.conversation = belonging.conversation(self, SSE)
 
     def note(self, frame: bytes) -> None:
         """Send one frame."""
@@ -42,10 +39,9 @@ class OlderSession:
 class OlderSessions:
     """All sessions of the older transport."""
 
-    def __init__(self, relay: Relay, sessions: Sessions, sessions_max: int) -> None:
+    def __init__(self, sessions: Sessions, sessions_max: int) -> None:
         self.known: dict[str, OlderSession] = {}
         self.draining = False
-        self._relay = relay
         self._sessions = sessions
         self._sessions_max = sessions_max
 
@@ -59,16 +55,8 @@ class OlderSessions:
             inlet.answer(503, _error(words), (JSON, ("retry-after", "5")))
             return
         id = self._sessions.new_id(visit.profile, visit.principal)
-        session = OlderSession(id, visit.principal, visit.profile, inlet)
-        session.conversation = Conversation(
-            profile=visit.profile,
-            relay=self._relay,
-            teller=session,
-            transport=SSE,
-            new_session_id=self._sessions.new_word,
-            principal=visit.principal,
-        )
-        self.known[id] = session
+        belonging = self._sessions.belonging(visit.profile, visit.principal)
+        self.known[id] = session = OlderSession(id, belonging, inlet)
         inlet.on_closed = self._closer(session)
         address = f"/mcp/{visit.profile}/messages?{ID_PARAMETER}={id}"
         inlet.write(event(address.encode(), name=b"endpoint"))
@@ -78,7 +66,6 @@ class OlderSessions:
         session = self.known.get(visit.query_session or "")
         if (
             session is None
-            or session.conversation is None
             or session.principal != visit.principal
             or session.profile != visit.profile
         ):
@@ -98,10 +85,8 @@ class OlderSessions:
         return lambda: self._end(session)
 
     def _end(self, session: OlderSession) -> None:
-        if self.known.pop(session.id, None) is not None and session.conversation is not None:
-            session.conversation.finish()
-            session.conversation.cancel_all()
-            session.conversation.leave()
+        if self.known.pop(session.id, None) is not None:
+            session.conversation.abandon()
 
 
 def _error(words: str) -> bytes:

@@ -5,6 +5,7 @@ nothing to anybody else. Sessions that nobody uses are ended; there is a most of
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from anyport.ingress.http.inlet import Inlet
 from anyport.ingress.http.streams import Resumable, Shelf
 from anyport.protocol.conversation import Conversation
+from anyport.protocol.exchange import Teller
 from anyport.protocol.front import Relay
 from anyport.protocol.principal import Principal
 from anyport.protocol.seal import Seal
@@ -27,23 +29,44 @@ HTTP: Final = "streamable-http"
 SSE: Final = "sse"
 
 
+@dataclass(frozen=True, slots=True)
+class Belonging:
+    """Whose a session is, and what its conversation needs."""
+
+    profile: str
+    principal: Principal
+    relay: Relay
+    new_word: Callable[[], str]
+
+    def conversation(self, teller: Teller, transport: str) -> Conversation:
+        """The conversation of such a session."""
+        return Conversation(
+            profile=self.profile,
+            relay=self.relay,
+            teller=teller,
+            transport=transport,
+            new_session_id=self.new_word,
+            principal=self.principal,
+        )
+
+
 class HttpSession:
     """One session over Streamable HTTP: a conversation whose messages each have a stream."""
 
-    def __init__(self, id: str, principal: Principal, profile: str, now: float) -> None:
+    def __init__(self, id: str, belonging: Belonging, now: float) -> None:
         self.id = id
-        self.principal = principal
-        self.profile = profile
+        self.principal = belonging.principal
+        self.profile = belonging.profile
         self.used = now
         self.commit_seconds = COMMIT_SECONDS
         self.shelf = Shelf()
-        self.conversation: Conversation | None = None
+        self.conversation = belonging.conversation(self, HTTP)
         self._alone: Resumable | None = None
 
     @property
     def primed(self) -> bool:
         """Whether its streams begin with an event to resume from."""
-        return self.conversation is not None and self.conversation.revision.priming
+        return self.conversation.revision.priming
 
     @property
     def alone(self) -> Resumable:
@@ -55,12 +78,12 @@ class HttpSession:
     @property
     def in_use(self) -> bool:
         """Whether a stream is open or a request unanswered."""
-        open_requests = self.conversation is not None and self.conversation.open_requests > 0
-        return open_requests or (self._alone is not None and self._alone.carried)
+        carried = self._alone is not None and self._alone.carried
+        return carried or self.conversation.open_requests > 0
 
     def note(self, frame: bytes) -> None:
         """Send what belongs to no request: on the stream for that, or on one that is open."""
-        if not self.alone.carried and self.conversation is not None:
+        if not self.alone.carried:
             # "The server MUST send each of its JSON-RPC messages on only one of the connected
             # streams": a client without a stream of its own for this reads it with an answer.
             teller = self.conversation.any_teller
@@ -79,10 +102,7 @@ class HttpSession:
 
     def close(self) -> None:
         """End the session and all its streams."""
-        if self.conversation is not None:
-            self.conversation.finish()
-            self.conversation.cancel_all()
-            self.conversation.leave()
+        self.conversation.abandon()
         for stream in self.shelf.streams.values():
             stream.close()
 
@@ -123,18 +143,13 @@ class Sessions:
         """What the record calls a session: whoever reads it there must not be let in by it."""
         return self._random_bytes(8).hex()
 
+    def belonging(self, profile: str, principal: Principal) -> Belonging:
+        """Whose a session is going to be."""
+        return Belonging(profile, principal, self._relay, self.new_word)
+
     def begin(self, profile: str, principal: Principal, now: float) -> HttpSession:
         """A session that is about to be opened; `add` it once its handshake is done."""
-        session = HttpSession(self.new_id(profile, principal), principal, profile, now)
-        session.conversation = Conversation(
-            profile=profile,
-            relay=self._relay,
-            teller=session,
-            transport=HTTP,
-            new_session_id=self.new_word,
-            principal=principal,
-        )
-        return session
+        return HttpSession(self.new_id(profile, principal), self.belonging(profile, principal), now)
 
     def add(self, session: HttpSession) -> None:
         """Its client knows the id now."""
@@ -161,6 +176,6 @@ class Sessions:
                 if session.in_use:
                     session.used = now
                     continue
-                if session.conversation is not None and session.conversation.session is not None:
+                if session.conversation.session is not None:
                     session.conversation.session.parting = "not used for too long"
                 self.end(session)

@@ -57,8 +57,10 @@ class HttpChannel:
         raise NotImplementedError
 
     def cancel(self, call: Call) -> bool:
-        """Give up on a call."""
-        raise NotImplementedError
+        """Go away from a call; that is not to cancel it: the server has to be told."""
+        if isinstance(call, Post):
+            call.close()
+        return False
 
     def note(self, head: bytes, frame: bytes) -> None:
         """Send what is not answered."""

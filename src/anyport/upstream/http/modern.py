@@ -57,8 +57,7 @@ class ModernChannel(HttpChannel):
 
     def cancel(self, call: Call) -> bool:
         """Closing the reply is how a modern server is told."""
-        if isinstance(call, Post):
-            call.close()
+        super().cancel(call)
         return True
 
     def excused(self, post: Post, reply: ReplyHead, body: bytes) -> bool:

@@ -128,12 +128,6 @@ class SessionChannel(HttpChannel):
             call.session = self.session
             call.ticket = self.client.request(self.head, frame, call)
 
-    def cancel(self, call: Call) -> bool:
-        """To go away is not to cancel: the server has to be told."""
-        if isinstance(call, Post):
-            call.close()
-        return False
-
     # What becomes of a call.
 
     def excused(self, post: Post, reply: ReplyHead, body: bytes) -> bool:

@@ -59,12 +59,6 @@ class EventsChannel(HttpChannel):
         call.head = self.head
         call.ticket = self.client.request(self.head, frame, call)
 
-    def cancel(self, call: Call) -> bool:
-        """The server has to be told."""
-        if isinstance(call, Post):
-            call.close()
-        return False
-
     def answered(self, post: Post, reply: ReplyHead, body: bytes) -> None:
         """The server has taken a call, or has not; the answer itself comes on the stream."""
         if reply.status >= HTTPStatus.MULTIPLE_CHOICES:
