@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyport.wire.framing import LineSplitter, Overlong, line
+from anyport.wire.framing import LineSplitter, Overlong, line, lines
 
 EDGE = 4096
 LIMIT = 20
@@ -125,3 +125,10 @@ def test_memory_is_bounded_by_the_limit_whatever_is_fed(portion: int) -> None:
 def test_a_frame_is_written_as_one_line() -> None:
     assert line(b'{"a":1}') == b'{"a":1}\n'
     assert line(b'{\r\n "a": 1\n}') == b'{   "a": 1 }\n'
+
+
+def test_frames_are_written_as_lines() -> None:
+    assert lines([]) == b""
+    assert lines([b"1"]) == b"1\n"
+    assert lines([b"1", b"2"]) == b"1\n2\n"
+    assert lines([b"{\n}", b"2", b"[\r]"]) == b"{ }\n2\n[ ]\n"

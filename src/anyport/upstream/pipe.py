@@ -12,7 +12,7 @@ from typing import Final
 
 from anyport.upstream.process import Child
 from anyport.wire.backlog import Backlog
-from anyport.wire.framing import LineSplitter, Overlong, line
+from anyport.wire.framing import LineSplitter, Overlong, lines
 
 READ_BYTES: Final = 256 * 1024
 """One read of one server; then the others have their turn."""
@@ -48,6 +48,9 @@ class Pipe:
         self._listener = listener
         self._splitter = LineSplitter(bytes_max)
         self._loop = asyncio.get_running_loop()
+        self._said: list[bytes] = []
+        """Frames of this turn of the loop."""
+        self._said_bytes = 0
         self._unsent = Backlog()
         self._flushing = False
         self._ended = False
@@ -57,13 +60,14 @@ class Pipe:
     @property
     def full(self) -> bool:
         """Whether the server has stopped taking what we send."""
-        return self._unsent.size > UNSENT_BYTES_MAX
+        return self._unsent.size + self._said_bytes > UNSENT_BYTES_MAX
 
     def send(self, frame: bytes, call: object = None) -> None:
         """Queue one frame; everything queued in one turn goes out in one write."""
         if self._ended:
             return
-        self._unsent.add(line(frame))
+        self._said.append(frame)
+        self._said_bytes += len(frame)
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
@@ -81,6 +85,7 @@ class Pipe:
         self._loop.remove_reader(self.child.stderr)
         if self.child.stdin >= 0:
             self._loop.remove_writer(self.child.stdin)
+        self._said.clear()
         self._unsent.clear()
         self._listener.on_end(reason)
 
@@ -141,7 +146,12 @@ class Pipe:
 
     def _flush(self) -> None:
         self._flushing = False
-        if self._ended or not self._unsent.size:
+        if self._ended:
+            return
+        if self._said:
+            self._unsent.add(lines(self._said))
+            self._said, self._said_bytes = [], 0
+        if not self._unsent.size:
             return
         try:
             self._unsent.taken(os.writev(self.child.stdin, self._unsent.next()))

@@ -4,6 +4,7 @@ One message a line, as stdio has it. Fed in any portions; never raises; memory i
 limit whatever is fed. Knows lines, not what stands on them.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -39,9 +40,12 @@ class LineSplitter:
     def feed(self, portion: bytes) -> list[bytes | Overlong]:
         """The lines that this portion finished, empty ones left out."""
         *ends, rest = portion.split(b"\n")
-        lines = [line for end in ends if (line := self._end(end))]
+        if self._size or len(portion) > self.bytes_max or b"\r" in portion:
+            whole = [line for end in ends if (line := self._end(end))]
+        else:
+            whole = [end for end in ends if end and not end.isspace()]
         self._keep(rest)
-        return lines
+        return whole
 
     def finish(self) -> list[bytes | Overlong]:
         """What is left when the stream ends without a last newline."""
@@ -65,6 +69,13 @@ class LineSplitter:
         if self._size > self.bytes_max:
             self._head = self._head or bytes(self._held[:_EDGE_BYTES])
             del self._held[:-_EDGE_BYTES]
+
+
+def lines(frames: Sequence[bytes]) -> bytes:
+    """Each frame as one line."""
+    block = b"\n".join((*frames, b""))
+    plain = block.count(b"\n") == len(frames) and b"\r" not in block
+    return block if plain else b"".join(map(line, frames))
 
 
 def line(frame: bytes) -> bytes:
