@@ -14,6 +14,7 @@ from anyport.gateway.relay import Relay
 from anyport.protocol.exchange import Ending, Exchange, Notice
 from anyport.protocol.legacy_front import Description
 from anyport.protocol.method import Kind
+from anyport.protocol.revision import Revision
 from anyport.upstream.server import SHARED
 from tests.gateway.fakes import (
     LEGACY,
@@ -100,6 +101,26 @@ def test_a_list_of_settled_servers_is_answered_at_once() -> None:
 
     assert tools(scene.ask("tools/list")) == ["gateway_status", "get_events", "s__echo"]
     assert scene.later.due == []
+
+
+@pytest.mark.parametrize("revision", [LEGACY, MODERN])
+def test_a_list_is_put_together_once_and_anew_when_it_has_changed(revision: Revision) -> None:
+    scene = Scene()
+
+    def ask() -> Asked:
+        asked = Asked("tools/list", None, caller(None, revision))
+        scene.desk.answer(asked.exchange, scene.profile)
+        return asked
+
+    scene.server.offer(Kind.TOOLS, "echo")
+    scene.profile.refresh()
+    first, second = ask(), ask()
+    scene.server.offer(Kind.TOOLS, "other")
+    scene.profile.refresh()
+
+    assert tools(first) == tools(second)
+    assert first.told[0] is second.told[0]
+    assert tools(ask())[-1] == "s__other"
 
 
 def test_a_list_waits_for_servers_that_have_not_told_yet() -> None:

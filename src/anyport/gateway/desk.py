@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 import msgspec
 
+from anyport.gateway.describe import IDENTITY
 from anyport.gateway.feed import Feed, Listening
 from anyport.gateway.interest import Interest
 from anyport.gateway.profile import Profile
@@ -16,9 +17,9 @@ from anyport.protocol.errors import Fault, invalid_params, tool_error
 from anyport.protocol.exchange import Answered, Exchange, Failed
 from anyport.protocol.legacy_front import LOG_LEVELS, Description
 from anyport.protocol.method import LISTEN_FLAGS, Travel
-from anyport.protocol.modern_front import SUPPORTED
+from anyport.protocol.modern_front import SUPPORTED, complete
 from anyport.protocol.revision import Era
-from anyport.protocol.shape import OWN
+from anyport.protocol.shape import OWN, WHOLE
 from anyport.routing.paging import PAGE_ENTRIES_MAX, page
 from anyport.routing.route import Route, owner_of_uri
 from anyport.upstream.server import Server
@@ -122,23 +123,33 @@ class Desk:
             return
         raw = exchange.found.get("cursor")
         cursor = None if raw is None or bytes(raw) == b"null" else bytes(raw)
-        caller = exchange.caller
+        caller, catalog = exchange.caller, profile.catalog
         askable = caller.session is not None and caller.capabilities.interactive
-        extras = profile.catalog.extras(kind)
+        self._feed.shown(caller.session, kind)
+        key = (kind, caller.revision.era, askable)
+        first = None if cursor is not None else catalog.first_pages.get(key)
+        if first is not None:
+            exchange.end(first)
+            return
+        extras = catalog.extras(kind)
         outcome = page(
             kind,
-            profile.catalog.entries_for(kind, caller.revision.era, askable=askable),
+            catalog.entries_for(kind, caller.revision.era, askable=askable),
             cursor,
             size=PAGE_ENTRIES_MAX,
             key=self._means.cursor_key,
             extras=extras,
         )
-        self._feed.shown(caller.session, kind)
         if isinstance(outcome, Fault):
             exchange.end(Failed(outcome))
-        else:
-            # What we made ourselves need not be read to know what is in it.
-            exchange.end(Answered(outcome, OWN if extras == b"{}" else None))
+            return
+        # What we made ourselves need not be read to know what is in it.
+        ending = Answered(outcome, OWN if extras == b"{}" else None)
+        if caller.revision.era is Era.MODERN:
+            ending = Answered(complete(exchange, ending.result, IDENTITY, ending.shape), WHOLE)
+        if cursor is None:
+            catalog.first_pages[key] = ending
+        exchange.end(ending)
 
     def _discover(self, exchange: Exchange, profile: Profile) -> None:
         description = self._means.describe(profile.slug)
@@ -179,16 +190,16 @@ class Desk:
     def _hear(self, exchange: Exchange, profile: Profile, wishes: dict[str, object]) -> None:
         if exchange.ended:
             return
-        flags = [flag for flag in LISTEN_FLAGS.values() if wishes.get(flag) is True]
+        flags = tuple(flag for flag in LISTEN_FLAGS.values() if wishes.get(flag) is True)
         asked = wishes.get("resourceSubscriptions")
         uris = [
             uri
             for uri in (asked if isinstance(asked, list) else [])
             if isinstance(uri, str) and owner_of_uri(uri, profile.catalog) is not None
         ]
-        listening = Listening(exchange, frozenset(flags), frozenset(uris))
+        listening = Listening(exchange, _shared(flags), frozenset(uris) if uris else _shared(()))
         self._feed.listening[exchange] = listening
-        exchange.on_cancel = lambda _: self._unlisten(exchange, profile)
+        exchange.on_cancel = partial(self._unlisten, exchange, profile)
         honoured: dict[str, object] = dict.fromkeys(flags, True)
         if isinstance(asked, list):
             honoured["resourceSubscriptions"] = uris
@@ -197,7 +208,7 @@ class Desk:
         if listening.uris:
             self._follow(profile)
 
-    def _unlisten(self, exchange: Exchange, profile: Profile) -> None:
+    def _unlisten(self, exchange: Exchange, profile: Profile, reason: bytes | None) -> None:
         listening = self._feed.listening.pop(exchange, None)
         if listening is not None and listening.uris:
             self._follow(profile)
@@ -216,6 +227,12 @@ class Desk:
             self._relay.broke(exchange, error)
             return
         self._relay.finish(exchange, "", tool, Answered(result))
+
+
+@cache
+def _shared(flags: tuple[str, ...]) -> frozenset[str]:
+    """The same object for all who want the same; there are not many things to want."""
+    return frozenset(flags)
 
 
 def _wishes(params: bytes) -> dict[str, object] | None:

@@ -6,6 +6,7 @@ want it, under the names of their profile.
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
 from anyport.gateway.profile import Profile
 from anyport.protocol import meta
@@ -20,9 +21,13 @@ from anyport.upstream.server import LeaseKey, Server
 from anyport.wire import members
 from anyport.wire.frame import Notification
 
+_NOTHING: Final[set[Kind]] = set()
+
 
 class Listening:
     """One modern client's open `subscriptions/listen`."""
+
+    __slots__ = ("exchange", "flags", "uris")
 
     def __init__(self, exchange: Exchange, flags: frozenset[str], uris: frozenset[str]) -> None:
         self.exchange = exchange
@@ -52,7 +57,6 @@ class Feed:
     def opened(self, session: Session) -> None:
         """A legacy session can be told things from now on."""
         self.sessions[session.id] = session
-        self._shown[session.id] = set()
 
     def closed(self, session: Session) -> None:
         """Nobody is there any more."""
@@ -61,8 +65,8 @@ class Feed:
 
     def shown(self, session: Session | None, kind: Kind) -> None:
         """A session has seen a list: it wants to know when the list changes."""
-        if session is not None and session.id in self._shown:
-            self._shown[session.id].add(kind)
+        if session is not None and session.id in self.sessions:
+            self._shown.setdefault(session.id, set()).add(kind)
 
     def lists_changed(self, profile: Profile, kinds: frozenset[Kind]) -> None:
         """Tell everyone who sees these lists that they changed; one message for each list."""
@@ -70,7 +74,7 @@ class Feed:
         for method in told:
             affected = {kind for kind in kinds if CHANGES[kind] == method}
             for session in self._sessions_of(profile):
-                if self._shown[session.id] & affected:
+                if affected & self._shown.get(session.id, _NOTHING):
                     session.notify(method, None)
             for listening in self._listening_of(profile):
                 if LISTEN_FLAGS[method] in listening.flags:

@@ -27,7 +27,7 @@ from anyport.protocol.exchange import (
 )
 from anyport.protocol.legacy_front import LOG_LEVELS, refuse, tell_progress
 from anyport.protocol.revision import MODERN, Era, Revision, find_revision
-from anyport.protocol.shape import OWN, Shape, read_shape
+from anyport.protocol.shape import OWN, WHOLE, Shape, read_shape
 from anyport.wire import codec, members
 
 SUPPORTED: Final = tuple(revision.name for revision in MODERN)
@@ -139,6 +139,8 @@ def complete(
     exchange: Exchange, result: bytes, server_info: bytes, shape: Shape | None = None
 ) -> bytes:
     """The result with what every modern result must say of itself."""
+    if shape is WHOLE:
+        return result
     if shape is None:
         shape = read_shape(result)
     name = exchange.method.name

@@ -43,6 +43,9 @@ class Shape(
 OWN: Final = Shape()
 """Of what the gateway has made itself: there is nothing to look for in it."""
 
+WHOLE: Final = Shape()
+"""Of what the gateway has made itself, and which lacks nothing for those whom it is made for."""
+
 _SHAPE: Final = msgspec.json.Decoder(Shape)
 read_shape: Final = _SHAPE.decode
 """The shape of a raw result.

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from anyport.protocol.downgrade import downgrade_tool
+from anyport.protocol.exchange import Answered
 from anyport.protocol.method import Kind
 from anyport.protocol.revision import Era
 from anyport.routing import names, uris
@@ -61,6 +62,8 @@ class Catalog:
 
     def __init__(self, view: View, offered: Sequence[Offered]) -> None:
         self.view = view
+        self.first_pages: dict[tuple[Kind, Era, bool], Answered] = {}
+        """The answers to those who asked for a list, by their era and whether they can be asked."""
         self._lists: dict[Kind, tuple[Entry, ...]] = {
             Kind.TOOLS: view.local_tools + _named(view, Kind.TOOLS, offered),
             Kind.PROMPTS: _named(view, Kind.PROMPTS, offered),
