@@ -13,7 +13,7 @@ from anyport.protocol.method import Kind
 from anyport.protocol.revision import REVISIONS
 from tests.gateway.fakes import LEGACY, MODERN, FakeSession, caller
 from tests.gateway.scene import Scene
-from tests.gateway.tracks import ERAS, Client, by, plain_result
+from tests.gateway.tracks import ERAS, PLAIN, Client, by, plain_result
 from tests.protocol.fakes import META
 
 
@@ -258,3 +258,80 @@ def test_a_call_on_the_track_and_one_beside_it_are_told_the_same(
     assert noted[0] == noted[1]
     for frame in told[0]:
         json.loads(frame)
+
+
+# Progress.
+
+OURS = json.dumps(META, separators=(",", ":")).encode()[1:-1]
+ABOUTS = {
+    LEGACY: [b'{"progressToken":%b}', b'{"k":1,"progressToken":%b}', b'{"progressToken":%b,"k":1}'],
+    MODERN: [b"{" + OURS + b',"progressToken":%b}', b'{"progressToken":%b,' + OURS + b"}"],
+}
+REPORTS = [
+    b'{"progressToken":TOKEN,"progress":1,"total":2,"message":"half"}',
+    b'{"progressToken":TOKEN,"progress":1.50}',
+    b'{"progressToken": TOKEN, "progress": 1}',
+    b'{"progress":1,"progressToken":TOKEN}',
+    b'{"progressToken":99,"progress":1}',
+]
+
+
+@pytest.mark.parametrize("token", [b"7", b'"a b"'])
+@pytest.mark.parametrize("of_server", ERAS, ids=lambda revision: f"to-{revision.name}")
+@pytest.mark.parametrize(
+    ("of_client", "about"),
+    [(revision, about) for revision in ERAS for about in ABOUTS[revision]],
+    ids=lambda part: part.decode()[:24] if isinstance(part, bytes) else part.name,
+)
+def test_progress_on_the_track_is_told_as_it_is_beside_it(
+    tmp_path: Path, of_client: Any, of_server: Any, about: bytes, token: bytes
+) -> None:
+    params = b'{"name":"s__echo","arguments":{},"_meta":%b}' % about
+    told, sent = [], []
+    for primed in (True, False):
+        client = Client(Scene(tmp_path, revision=of_server), by(of_client))
+        if primed:
+            client.prime(params % b"1")
+        else:
+            client.scene.server.connection.claim_number()
+        client.call(params % token)
+        frame = json.loads(client.frames[-1])
+        assert frame["params"]["_meta"].pop("progressToken") == frame["id"]
+        sent.append(client.frames[-1])
+        for report in REPORTS:
+            client.progress(report)
+        client.hear(plain_result(client.scene))
+        told.append(client.wire.frames)
+        assert client.tracked == primed
+
+    assert told[0] == told[1]
+    assert sent[0] == sent[1]
+    assert len(told[0]) == len(REPORTS)
+    for frame in told[0][:-1]:
+        assert json.loads(frame)["params"]["progressToken"] == json.loads(token)
+
+
+def test_calls_with_and_without_progress_have_tracks_of_their_own(client: Client) -> None:
+    about = META if client.caller.revision is MODERN else {}
+    params = {**PLAIN, "_meta": {**about, "progressToken": 5}}
+    watched = json.dumps(params, separators=(",", ":")).encode()
+    client.prime(watched)
+    assert client.tracked == 0
+
+    for again in (PLAIN, watched, PLAIN):
+        client.call(again)
+        client.hear(plain_result(client.scene))
+
+    assert client.tracked == 3
+
+
+def test_a_token_where_no_client_writes_it_leaves_no_track(client: Client) -> None:
+    if client.caller.revision is MODERN:
+        return
+    odd = b'{"name":"s__echo","arguments":{},"_meta":{"a":1,"progressToken":5,"b":2}}'
+
+    client.prime(odd)
+    client.prime(odd)
+
+    assert client.tracked == 0
+    assert not [key for key in client.caller.memory if key == ("s__echo", False)]

@@ -78,6 +78,7 @@ class Client:
             teller=self.wire,
             tell=self.tell,
             key=id,
+            progress_token=reading.progress_token,
         )
         self.open[id] = exchange
         self.scene.relay.begin(exchange)
@@ -94,9 +95,16 @@ class Client:
         raw = b'{"jsonrpc":"2.0","id":%d,%b}' % (number, answer)
         self.scene.server.connection.receive(raw)
 
-    def prime(self) -> None:
+    def progress(self, params: bytes) -> None:
+        """Have the server tell how far the call is that it was sent last."""
+        number = json.loads(self.frames[-1])["id"]
+        told = params.replace(b"TOKEN", b"%d" % number)
+        raw = b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}' % told
+        self.scene.server.connection.receive(raw)
+
+    def prime(self, params: Any = PLAIN) -> None:
         """Make the call that leaves the track."""
-        self.call(PLAIN, 100)
+        self.call(params, 100)
         self.hear(plain_result(self.scene))
         assert self.wire.take()
         self.scene.events.clear()

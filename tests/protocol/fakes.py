@@ -40,8 +40,8 @@ class Wire:
         self.codes: list[int | None] = []
         """Of each answer, the code it came with."""
 
-    def note(self, frame: bytes) -> None:
-        self.frames.append(frame)
+    def note(self, *frames: bytes) -> None:
+        self.frames += frames
 
     def end(self, frame: bytes, code: int | None = None) -> None:
         self.codes.append(code)

@@ -16,6 +16,7 @@ from anyport.protocol.reading import (
     Reading,
     read_plain_call,
     read_request,
+    split_token,
 )
 from anyport.wire.codec import decode
 from anyport.wire.frame import Request
@@ -128,6 +129,19 @@ def test_what_is_remembered_is_bounded() -> None:
 
 IDS: list[Any] = [0, 1, -1, 10**17, 10**30, "a", "", "é", '"', "\\", "x y", 1.5, None, True, {}]
 NAMES = ["echo", "abc", "s__echo", "", "é", "a\\b", 'a"b']
+ABOUTS = st.sampled_from(
+    [
+        {"progressToken": 5},
+        {"progressToken": "a"},
+        {"progressToken": 0, "k": 1},
+        {"k": 1, "progressToken": 7},
+        {"k": 1, "progressToken": 7, "l": 2},
+        {"k": {"progressToken": 7}},
+        {"k": {"progressToken": 7}, "progressToken": 8},
+        {"progressToken": 1.5},
+        {"progressToken": None},
+    ]
+)
 STRANGERS = ["NAME", "Name", "argument", "argumentz", "_Meta", "name\0", "x", ""]
 
 
@@ -137,7 +151,7 @@ def calls(draw: st.DrawFn) -> bytes:
     parts: dict[str, st.SearchStrategy[Any]] = {
         "name": st.sampled_from([*NAMES, 7, None]),
         "arguments": st.just({"a": 1}) | SAMPLES,
-        "_meta": st.just({}) | st.just({"k": 1}) | SAMPLES,
+        "_meta": st.just({}) | st.just({"k": 1}) | ABOUTS | SAMPLES,
     }
     usual = st.sampled_from([["name", "arguments"], ["name", "arguments", "_meta"]])
     strange = st.lists(st.sampled_from([*parts, *STRANGERS]), max_size=4)
@@ -189,7 +203,8 @@ def test_a_call_that_looks_plain_is_read_like_any_other(raw: bytes) -> None:
     params = {name: bytes(value) for name, value in distinct(plain.params).items()}
     assert params.keys() <= {"name", "arguments", "_meta"}
     assert json.loads(params["name"]) == plain.name
-    assert params.get("_meta", b"") == plain.about
+    about = params.get("_meta", b"")
+    assert plain.about == (about if plain.token is None else split_token(about)[0])
 
 
 @pytest.mark.parametrize(
@@ -217,6 +232,45 @@ def test_a_plain_call_may_say_something_of_itself() -> None:
 
     assert plain is not None
     assert plain.about == b'{"k":1}'
+
+
+@pytest.mark.parametrize(
+    ("about", "split"),
+    [
+        (b'{"progressToken":7}', (b'{"progressToken":0}', b"7")),
+        (b'{"progressToken":"a b","k":1}', (b'{"progressToken":0,"k":1}', b'"a b"')),
+        (b'{"k":1,"progressToken":0}', (b'{"k":1,"progressToken":0}', b"0")),
+    ],
+)
+def test_a_progress_token_is_told_from_what_is_the_same_every_time(
+    about: bytes, split: tuple[bytes, bytes]
+) -> None:
+    raw = (
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call",'
+        b'"params":{"name":"a","arguments":{},"_meta":%b}}' % about
+    )
+
+    plain = read_plain_call(raw)
+
+    assert split_token(about) == split
+    assert plain is not None
+    assert (plain.about, plain.token) == split
+    assert plain.params == b'{"name":"a","arguments":{},"_meta":%b}' % about
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        b"{}",
+        b'{"k":{"progressToken":7}}',
+        b'{"progressToken":1,"progressToken":2}',
+        b'{"progressToken":1.5}',
+        b'{"progressToken": 1}',
+        b'{"k":1,"progressToken":7,"l":2}',
+    ],
+)
+def test_a_token_in_an_unusual_place_is_left_where_it_is(about: bytes) -> None:
+    assert split_token(about) == (about, None)
 
 
 def test_what_is_refused_by_its_size_or_its_depth_is_not_plain() -> None:

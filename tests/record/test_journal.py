@@ -19,6 +19,7 @@ from tests.record.story import (
     events,
     file_of,
     note,
+    numbers,
     numbers_in,
     opened,
 )
@@ -107,6 +108,58 @@ def test_the_first_note_of_a_turn_asks_for_a_flush(tmp_path: Path) -> None:
     journal.flush()
     note(journal)
     assert len(asked) == 2
+    journal.close()
+
+
+def test_what_is_expected_is_noted_before_anything_after_it(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    journal.expect(lambda: note(journal, n=1))
+    note(journal, n=2)
+    journal.expect(lambda: note(journal, n=3))
+    journal.flush()
+    journal.expect(lambda: note(journal, n=4))
+    journal.close()
+
+    assert numbers_in(tmp_path) == [1, 2, 3, 4]
+
+
+def test_who_is_expected_asks_for_a_flush(tmp_path: Path) -> None:
+    asked: list[None] = []
+    journal = opened(tmp_path, on_pending=lambda: asked.append(None))
+    journal.expect(lambda: None)
+    assert len(asked) == 1
+    journal.close()
+
+
+def test_a_listener_waits_for_nobody(tmp_path: Path) -> None:
+    told: list[bytes] = []
+    journal = opened(tmp_path)
+    journal.subscribe(told.append)
+    journal.expect(lambda: note(journal, n=1))
+
+    assert numbers(told) == [1]
+    journal.close()
+
+
+def test_what_was_prepared_is_told_and_lost_like_all_else(tmp_path: Path) -> None:
+    told: list[bytes] = []
+    journal = opened(tmp_path)
+    prepared = journal.prepare("gateway.tool_call", {"server": "50 %"}, "n")
+
+    def line(number: int) -> bytes:
+        return prepared % (journal.moment(), ONE.encode(), b"2" * 16, number, 1.25)
+
+    leave = journal.subscribe(told.append)
+    journal.take([line(1)])
+    leave()
+    journal.take([line(2), line(3)])
+    journal.flush()
+
+    assert numbers(told) == [1]
+    assert numbers_in(tmp_path) == [1, 2, 3]
+    event = events(tmp_path)[2]
+    assert event["metadata"] == {"span_id": "2" * 16, "server": "50 %", "n": 3}
+    assert (event["trace_id"], event["duration_ms"], event["status"]) == (ONE, 1.25, "success")
     journal.close()
 
 

@@ -135,7 +135,7 @@ def test_progress_reaches_the_call_it_belongs_to() -> None:
     connection, channel, _ = connected()
     heard: list[bytes] = []
     params = b'{"_meta":{"progressToken":"theirs","k":1}}'
-    connection.call("a", params, lambda _: None, heard.append)
+    connection.call("a", params, lambda _: None, heard.extend)
     connection.call("b", None, lambda _: None)
     assert channel.sent[0]["params"]["_meta"] == {"progressToken": 1, "k": 1}
 

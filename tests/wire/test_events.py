@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anyport.wire import codec
-from anyport.wire.events import Event, EventSplitter, event
+from anyport.wire.events import Event, EventSplitter, event, numbered_events, plain_events
 from anyport.wire.framing import Overlong
 
 EDGE = 4096
@@ -18,14 +18,15 @@ LIMIT = 60
 HOSTILE_STRINGS = 10_000
 
 
+def portions(stream: bytes, cuts: list[int]) -> list[bytes]:
+    places = sorted({cut % (len(stream) + 1) for cut in cuts} | {0, len(stream)})
+    return [stream[start:end] for start, end in pairwise(places)]
+
+
 def split(stream: bytes, cuts: list[int], bytes_max: int = LIMIT) -> list[Event | Overlong]:
     """What comes out when the stream is fed in portions."""
     splitter = EventSplitter(bytes_max)
-    places = sorted({cut % (len(stream) + 1) for cut in cuts} | {0, len(stream)})
-    events: list[Event | Overlong] = []
-    for start, end in pairwise(places):
-        events += splitter.feed(stream[start:end])
-    return events
+    return [event for portion in portions(stream, cuts) for event in splitter.feed(portion)]
 
 
 def everywhere(stream: bytes) -> list[Event | Overlong]:
@@ -115,6 +116,8 @@ def test_only_a_sane_number_of_milliseconds_is_a_wait(raw: bytes, wait: int | No
     ),
     st.lists(st.integers(0, 900)),
 )
+@example([b"data: {}\n\n", b": c", b"x" * 90, b"\n\n"], [50])
+@example([b"data: {}\n\n", b": c", b"x" * 90, b"\ndata: 1\n\n"], [50])
 def test_any_portions_give_the_same_events(pieces: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(pieces)
     told, whole = split(stream, cuts), split(stream, [])
@@ -124,6 +127,33 @@ def test_any_portions_give_the_same_events(pieces: list[bytes], cuts: list[int])
     ]
 
 
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *(b"event: message\r\ndata: {}\r\n\r\n", b"event: message\ndata: {}\n\n"),
+                *(b"data: 1\n\n", b"data: 2\r\n\r\n", b"data: \n\n", b"data: a\ndata: b\n\n"),
+                *(b"id: 7\ndata: 3\n\n", b": c\n\n", b"\n", b"\r", b"data: x\r\n"),
+                *(b"event: endpoint\ndata: /\n\n", b"data: %b\n\n" % (b"y" * 2 * LIMIT)),
+            ]
+        )
+    ),
+    st.lists(st.integers(0, 900)),
+)
+def test_the_messages_of_a_stream_are_what_stands_in_its_events(
+    pieces: list[bytes], cuts: list[int]
+) -> None:
+    stream = b"".join(pieces)
+    reader, splitter = EventSplitter(LIMIT), EventSplitter(LIMIT)
+
+    for portion in portions(stream, cuts):
+        events = splitter.feed(portion)
+        told = [event if isinstance(event, Overlong) else event.data for event in events]
+        assert reader.messages(portion) == [message for message in told if message]
+        assert reader.last_id == splitter.last_id
+        assert reader.pending == splitter.pending
+
+
 # Too much.
 
 
@@ -131,7 +161,7 @@ def test_any_portions_give_the_same_events(pieces: list[bytes], cuts: list[int])
 def test_the_answer_that_is_too_long_can_still_be_told_by_its_id(portion_bytes: int) -> None:
     first = b'{"jsonrpc":"2.0","id":71,"result":"%b"}' % (b"x" * 50_000)
     last = b'{"result":"%b","jsonrpc":"2.0","id":72}' % (b"y" * 50_000)
-    stream = b"id: a\r\n" + event(first).replace(b"\n", b"\r\n") + event(last, id=b"b")
+    stream = b"id: a\r\n" + event(first).replace(b"\n", b"\r\n") + b"id: b\n" + event(last)
     splitter = EventSplitter(20_000)
     found: list[Event | Overlong] = []
     for start in range(0, len(stream), portion_bytes):
@@ -175,33 +205,30 @@ def test_hostile_strings_come_through_as_one_event_each() -> None:
     for number in range(HOSTILE_STRINGS):
         text = "".join(chance.choices(alphabet, k=chance.randrange(1, 30)))
         payload = msgspec.json.encode({"text": text})
-        written = event(payload, id=b"%d" % number)
+        (written,) = numbered_events([payload], b"s", number)
 
-        found = splitter.feed(written)
-
-        assert found == [Event(payload, id=str(number))]
+        assert splitter.feed(written) == [Event(payload, id=f"s-{number}")]
+        assert splitter.feed(event(payload)) == [Event(payload)]
         assert msgspec.json.decode(payload) == {"text": text}
 
 
 @pytest.mark.parametrize("pretty", [b'{\n "a": 1\n}', b'{\r\n "a": 1\r\n}', b'{\r "a":\r 1}'])
 def test_line_breaks_between_members_become_spaces(pretty: bytes) -> None:
-    (found,) = EventSplitter(LIMIT).feed(event(pretty))
+    numbered = numbered_events([b"{}", pretty], b"s", 1)[1]
+    for written in (event(pretty), plain_events([pretty]), numbered):
+        (found,) = EventSplitter(LIMIT).feed(written)
 
-    assert isinstance(found, Event)
-    assert msgspec.json.decode(found.data) == {"a": 1}
-    assert len(found.data) == len(pretty)
+        assert isinstance(found, Event)
+        assert msgspec.json.decode(found.data) == {"a": 1}
+        assert len(found.data) == len(pretty)
 
 
-@pytest.mark.parametrize(
-    ("id", "name", "written"),
-    [
-        (None, b"message", b"event: message\ndata: {}\n\n"),
-        (None, None, b"data: {}\n\n"),
-        (b"1", None, b"id: 1\ndata: {}\n\n"),
-        (b"1", b"message", b"event: message\nid: 1\ndata: {}\n\n"),
-    ],
-)
-def test_an_event_has_a_name_and_an_id_as_asked(
-    id: bytes | None, name: bytes | None, written: bytes
-) -> None:
-    assert event(b"{}", id=id, name=name) == written
+def test_an_event_has_a_name_and_an_id_as_asked() -> None:
+    assert event(b"{}") == b"event: message\ndata: {}\n\n"
+    assert event(b"/", b"endpoint") == b"event: endpoint\ndata: /\n\n"
+    assert plain_events([b"1"]) == event(b"1")
+    assert plain_events([b"1", b"2"]) == event(b"1") + event(b"2")
+    assert numbered_events([b"1", b"2"], b"a", 9) == [
+        b"event: message\nid: a-9\ndata: 1\n\n",
+        b"event: message\nid: a-10\ndata: 2\n\n",
+    ]

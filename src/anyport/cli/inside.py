@@ -54,9 +54,10 @@ class Inside:
 
     # What the conversation tells.
 
-    def note(self, frame: bytes) -> None:
+    def note(self, *frames: bytes) -> None:
         """Something on the way."""
-        self._hear(frame)
+        for frame in frames:
+            self._hear(frame)
 
     def end(self, frame: bytes, code: int | None = None) -> None:
         """An answer; whoever gets it may rely on what the journal says of it."""

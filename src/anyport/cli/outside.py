@@ -15,6 +15,7 @@ from anyport.cli.caller import REVISION, Hear, Line, Lost
 from anyport.cli.ending import CommandFailed
 from anyport.cli.reach import Reach, refusal, unreachable
 from anyport.cli.target import Target
+from anyport.upstream.http.line import Line as Wire
 from anyport.upstream.http.line import Trouble
 from anyport.wire import codec
 from anyport.wire.events import Event, EventSplitter
@@ -85,16 +86,17 @@ class _Post:
     """Takes the reply to one frame."""
 
     def __init__(
-        self, line: Outside, on_lost: Lost | None, begun: "asyncio.Future[None] | None"
+        self, outside: Outside, on_lost: Lost | None, begun: "asyncio.Future[None] | None"
     ) -> None:
-        self._line = line
+        self.line: Wire | None = None
+        self._outside = outside
         self._on_lost = on_lost
         self._begun = begun
         """Somebody waits until the gateway has taken the frame."""
         self._splitter = EventSplitter(codec.OUTBOUND.bytes_max)
 
     def opened(self, head: ReplyHead) -> None:
-        self._line.keep(head)
+        self._outside.keep(head)
         self._begin()
 
     def portion(self, portion: bytes) -> None:
@@ -102,14 +104,14 @@ class _Post:
             if not isinstance(event, Event):
                 self._lose(CommandFailed(f"{self._target} sent a message that is too long"))
             elif event.data and event.name == "message":  # An empty one only gives its id.
-                self._line.hear(event.data)
+                self._outside.hear(event.data)
 
     def answered(self, head: ReplyHead, body: bytes) -> None:
-        self._line.keep(head)
+        self._outside.keep(head)
         self._begin()
         good = head.status == 200 and head.media_type == "application/json"
         if good or _answers(body):
-            self._line.hear(body)
+            self._outside.hear(body)
         else:
             self._lose(refusal(self._target, head, body))
 
@@ -122,7 +124,7 @@ class _Post:
 
     @property
     def _target(self) -> Target:
-        return self._line.reach.target
+        return self._outside.reach.target
 
     def _begin(self) -> None:
         if self._begun is not None and not self._begun.done():

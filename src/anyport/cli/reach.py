@@ -10,7 +10,7 @@ from anyport.cli.options import TOKEN
 from anyport.cli.target import TOKEN_VARIABLE, Target
 from anyport.record.text import cut, printable
 from anyport.upstream.http.client import Client
-from anyport.upstream.http.line import Taker, Ticket, Trouble, TroubleKind
+from anyport.upstream.http.line import Line, Taker, Trouble, TroubleKind
 from anyport.wire import codec
 from anyport.wire.http import ReplyHead
 
@@ -29,9 +29,13 @@ class Reach:
         self.target = target
         self._client = Client(target.place, codec.OUTBOUND.bytes_max)
 
-    def send(self, head: bytes, body: bytes | None, taker: Taker) -> Ticket:
+    def send(self, head: bytes, body: bytes | None, taker: Taker) -> None:
         """Start a request."""
-        return self._client.request(head, body, taker)
+        self._client.request(head, body, taker)
+
+    def give_up(self, taker: Taker) -> None:
+        """Nobody waits for it any more."""
+        self._client.give_up(taker)
 
     async def get(self, path: str) -> bytes:
         """A page of the gateway, which is JSON.
@@ -40,11 +44,11 @@ class Reach:
             CommandFailed: there is none.
         """
         page = _Page(self.target)
-        ticket = self.send(self.target.head("GET", path, Accept="application/json"), None, page)
+        self.send(self.target.head("GET", path, Accept="application/json"), None, page)
         try:
             body = await page.body
         finally:
-            ticket.close()
+            self.give_up(page)
         if isinstance(body, CommandFailed):
             raise body
         return body
@@ -58,6 +62,7 @@ class _Page:
     """Takes one reply."""
 
     def __init__(self, target: Target) -> None:
+        self.line: Line | None = None
         self._target = target
         self.body: asyncio.Future[bytes | CommandFailed]
         self.body = asyncio.get_running_loop().create_future()

@@ -3,7 +3,7 @@
 Decides nothing about where it goes: the relay has decided that, and is told how it ended.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -24,7 +24,7 @@ from anyport.protocol.exchange import (
     Progress,
     Refused,
 )
-from anyport.protocol.reading import CALL
+from anyport.protocol.reading import CALL, split_token
 from anyport.protocol.shape import ShapedResult, read_shape
 from anyport.routing.rewrite import rewrite_result
 from anyport.upstream.connection import Answer, Call, Connection, Lost
@@ -122,7 +122,7 @@ class Errand(Term):
 
     def take_over(self, run: Run) -> None:
         """Go on with a call that has been sent."""
-        self._lease, self._call, self._sent = run.track.connection, run.call, run.sent
+        self._lease, self._call, self._sent = run.track.connection, run.call, run.started
         self.exchange.on_cancel = self._cancelled
 
     def overdue(self) -> None:
@@ -169,7 +169,7 @@ class Errand(Term):
             exchange.method.name,
             params,
             self.answered,
-            None if exchange.progress_token is None else self._progressed,
+            None if exchange.progress_token is None else self.progressed,
             self._native,
             exchange.param_fields,
         )
@@ -219,10 +219,12 @@ class Errand(Term):
         rewritten = rewrite_result(self.exchange.method.name, ending.result, public)
         return Answered(rewritten, ending.shape)
 
-    def _progressed(self, params: bytes) -> None:
+    def progressed(self, reports: Sequence[bytes]) -> None:
+        """The server has told how far it has come."""
         if not self.exchange.ended:
             self.extend(self._relay.clock())
-            self.exchange.tell(self.exchange, Progress(params))
+            for params in reports:
+                self.exchange.tell(self.exchange, Progress(params))
 
     def _cancelled(self, reason: bytes | None) -> None:
         """The client gave up: the server is told, and the record."""
@@ -244,20 +246,21 @@ class Errand(Term):
     def _remember(self) -> None:
         """The next call of that name may take the track that this one leaves."""
         exchange, lease = self.exchange, self._lease
-        if exchange.progress_token is not None or exchange.context:
-            return  # It was none of the plain ones.
         memory = exchange.caller.memory
-        known: Track | None = memory.get(exchange.name)
-        if lease is None or len(memory) >= TRACKS_MAX:
+        if exchange.context or lease is None or len(memory) >= TRACKS_MAX:
             return
+        key = (exchange.name, exchange.progress_token is None)
+        known: Track | None = memory.get(key)
         catalog = self._profile.catalog
         if known is not None and known.connection is lease and known.catalog is catalog:
-            return
+            about = exchange.found.get("_meta")
+            if known.about == (b"" if about is None else split_token(bytes(about))[0]):
+                return
         habit = self._relay.habit(exchange, self.server.slug, self._native)
         way = Way(self._profile, self.server, self._native, lease)
         track = track_of(exchange, way, habit)
         if track is not None:
-            memory[exchange.name] = track
+            memory[key] = track
 
     def _misbehaved(self, words: str) -> Failed:
         return Failed(lost(self.server.slug, Situation.MISBEHAVED, words))

@@ -4,7 +4,7 @@ Names, sizes and times are noted; the values of arguments and results never are.
 """
 
 from collections.abc import Callable
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 import msgspec
 
@@ -39,14 +39,6 @@ class Habit(msgspec.Struct, frozen=True, gc=False):
     series: Series
 
 
-class Marked(Protocol):
-    """Something with a place in a trace."""
-
-    trace_id: str
-    span_id: str
-    started: float
-
-
 class Ledger:
     """Notes calls and sessions."""
 
@@ -61,19 +53,17 @@ class Ledger:
         self._clock = clock
         self._random_bytes = random_bytes
         self._metrics = metrics
-        self._drawn = ""
+        self._drawn = b""
         """Hexadecimal chance; used up to a place."""
         self._at = 0
+        self._passed: list[tuple[Habit, float, int, float]] = []
+        """Calls that have their result and were not noted yet."""
 
-    def mark(self, call: Marked) -> None:
-        """Give a call its time and a trace of its own."""
-        call.started = self._clock()
-        at = self._at
-        if at >= len(self._drawn):
-            self._drawn, at = self._draw(), 0
-        self._at = at + 48
-        call.trace_id = self._drawn[at : at + 32]
-        call.span_id = self._drawn[at + 32 : at + 48]
+    def mark(self, exchange: Exchange) -> None:
+        """Give an exchange its time and a trace of its own."""
+        exchange.started = self._clock()
+        trace_id, span_id = self._ids()
+        exchange.trace_id, exchange.span_id = trace_id.decode(), span_id.decode()
 
     def identify(self, exchange: Exchange) -> None:
         """Give an exchange its place in a trace: the client's if it sent one, else a new one."""
@@ -99,18 +89,27 @@ class Ledger:
             self._answered(exchange, slug, native, ending, (seconds, waited))
             return
         habit = self.habit(exchange, slug, native)
-        self._journal.note_prepared(
-            habit.prepared, exchange.trace_id, exchange.span_id, len(ending.result), seconds * 1000
-        )
+        ids = exchange.trace_id.encode(), exchange.span_id.encode()
+        size, moment = len(ending.result), self._journal.moment()
+        self._journal.take([habit.prepared % (moment, *ids, size, seconds * 1000)])
         habit.series.add(seconds, waited)
 
-    def passed(self, habit: Habit, call: Marked, size: int, waited: float) -> None:
-        """Note that a call of a kind that is known has its result."""
-        seconds = self._clock() - call.started
-        self._journal.note_prepared(
-            habit.prepared, call.trace_id, call.span_id, size, seconds * 1000
-        )
-        habit.series.add(seconds, waited)
+    def passed(self, habit: Habit, started: float, size: int, waited: float) -> None:
+        """Note, before the answer goes out, that a call of a known kind has its result."""
+        passed = self._passed
+        passed.append((habit, started, size, waited))
+        if len(passed) == 1:
+            self._journal.expect(self._settle)
+
+    def _settle(self) -> None:
+        """Note the calls that have passed since the last time, all as of now."""
+        passed, self._passed = self._passed, []
+        now, moment, ids, lines = self._clock(), self._journal.moment(), self._ids, []
+        for habit, started, size, waited in passed:
+            seconds = now - started
+            lines.append(habit.prepared % (moment, *ids(), size, seconds * 1000))
+            habit.series.add(seconds, waited)
+        self._journal.take(lines)
 
     def cancelled(self, exchange: Exchange, slug: str, native: str) -> None:
         """Note that the client no longer wanted the answer."""
@@ -142,10 +141,18 @@ class Ledger:
         revision, network = session.revision.name, network_of(session.transport)
         self._metrics.session_closed(session.id, session.profile, revision, network)
 
-    def _draw(self) -> str:
+    def _ids(self) -> tuple[bytes, bytes]:
+        """Of a new trace, and of a new span."""
+        at = self._at
+        if at >= len(self._drawn):
+            self._drawn, at = self._draw(), 0
+        self._at = at + 48
+        return self._drawn[at : at + 32], self._drawn[at + 32 : at + 48]
+
+    def _draw(self) -> bytes:
         while True:
-            drawn = self._random_bytes(DRAWN_IDS * 24).hex()
-            if "0" * 16 not in drawn:  # All zero means "no id".
+            drawn = self._random_bytes(DRAWN_IDS * 24).hex().encode()
+            if b"0" * 16 not in drawn:  # All zero means "no id".
                 return drawn
 
     def _join(self, exchange: Exchange, sent: dict[str, str]) -> None:

@@ -84,16 +84,17 @@ class Relay:
         self, plain: PlainCall, caller: Caller, front: Front, teller: Teller, key: Hashable
     ) -> Run | None:
         """A call on the track that its caller's last one of that name has left, if it holds."""
-        track: Track | None = caller.memory.get(plain.name)
-        if track is None or track.catalog is not track.profile.catalog:
+        track: Track | None = caller.memory.get((plain.name, plain.token is None))
+        if track is None or track.about != plain.about:
+            return None
+        if track.catalog is not track.profile.catalog:
             return None
         connection = track.connection
         if connection.lost is not None or connection.over is not None:
             return None
-        params = track.params(plain)
         if self.deadlines.asleep:
             self.deadlines.wake()
-        return None if params is None else Run(self, track, plain, params, front, teller, key)
+        return Run(self, track, plain, front, teller, key)
 
     def begin(self, exchange: Exchange) -> None:
         """Take an exchange on its way."""
@@ -106,38 +107,33 @@ class Relay:
 
     # What calls on a track need.
 
-    def entered(self, run: Run) -> None:
-        """A call on a track begins."""
-        self._ledger.mark(run)
-        self.deadlines.terms[run] = run
-
     def passed(self, run: Run, size: int, waited: float) -> None:
         """A call on a track has its result: note it."""
         del self.deadlines.terms[run]
         try:
-            self._ledger.passed(run.track.habit, run, size, waited)
+            self._ledger.passed(run.track.habit, run.started, size, waited)
         except Exception as error:  # noqa: BLE001 - the caller gets the answer even so
             self._report(error)
 
     def left(self, run: Run) -> Errand:
         """A call leaves its track: from now on it is an exchange like any other."""
-        track, plain = run.track, run.plain
+        track, plain, params = run.track, run.plain, run.params
         exchange = Exchange(
             id=plain.id,
             method=run.method,
-            params=plain.params,
-            found=members.members(plain.params),
+            params=params,
+            found=members.members(params),
             caller=track.caller,
             teller=run.teller,
             tell=run.front.tell,
             key=run.key,
-            trace_id=run.trace_id,
-            span_id=run.span_id,
+            progress_token=plain.token,
             name=track.public,
-            started=run.started,
         )
-        params = track.params(plain) or plain.params
-        errand = Errand(self, exchange, track.profile, track.server, track.native, params)
+        self._ledger.mark(exchange)
+        exchange.started = run.started
+        asked = track.params(plain)
+        errand = Errand(self, exchange, track.profile, track.server, track.native, asked)
         errand.take_over(run)
         del self.deadlines.terms[run]
         self.deadlines.start(errand)

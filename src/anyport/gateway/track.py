@@ -8,29 +8,37 @@ by the relay; so there is nothing here that could answer differently from it. (S
 result that names a member twice is passed on here as it came, and refused there.)
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import ClassVar, Final, Protocol
 
 import msgspec
+from msgspec import Raw
 
-from anyport.gateway.deadlines import LINGER_SECONDS
+from anyport.gateway.deadlines import LINGER_SECONDS, Deadlines
 from anyport.gateway.describe import IDENTITY
 from anyport.gateway.ledger import Habit
 from anyport.gateway.profile import Profile
+from anyport.protocol import meta
 from anyport.protocol.back import COMPLETE
 from anyport.protocol.exchange import Caller, Exchange, Front, Teller
 from anyport.protocol.method import METHODS, Method
 from anyport.protocol.modern_front import complete
-from anyport.protocol.reading import CALL, PlainCall
+from anyport.protocol.reading import CALL, PlainCall, split_token
 from anyport.protocol.revision import Era
 from anyport.protocol.shape import ABSENT, Shape, ShapedResult
 from anyport.routing.catalog import Catalog
-from anyport.upstream.connection import Answer, Call, Connection, Lost
+from anyport.upstream.connection import Answer, Call, Connection, Form, Lost
 from anyport.upstream.server import Server
-from anyport.wire import members
+from anyport.wire import codec, members
 
 _COMPLETE: Final = b'{"resultType":%b,' % COMPLETE
 _COMPLETE_BYTES: Final = len(_COMPLETE)
+_ANSWER: Final = b'{"jsonrpc":"2.0","id":%b,"result":%b}'
+_ANSWER_BYTES: Final = len(_ANSWER % (b"", b""))
+_ANSWER_OPENED: Final = b'{"jsonrpc":"2.0","id":%b,"result":{%b}'
+"""For the rest of a result."""
+_ANSWER_STAMPED: Final = b'{"jsonrpc":"2.0","id":%b,"result":%b%b}'
+"""For a result without its end."""
 
 
 class Track(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,30 +50,20 @@ class Track(msgspec.Struct, frozen=True, kw_only=True):
     server: Server
     native: str
     public: str
+    about: bytes
+    """The `_meta` of the calls that travel here, without their progress tokens."""
     connection: Connection
     habit: Habit
-    opening: bytes
-    """How the params begin that may travel here, and what that becomes."""
-    new_opening: bytes
-    closing: bytes
-    """How they end, and what that becomes."""
-    new_closing: bytes
+    form: Form
+    """What the server is sent."""
     modern_server: bool
     stamp: bytes
     """What the end of a result becomes."""
     stamped: bool
     """Whether that is anything else."""
 
-    def params(self, plain: PlainCall) -> bytes | None:
-        """The params for the server, if they are written as these calls are."""
-        params = plain.params
-        if not params.startswith(self.opening) or not params.endswith(self.closing):
-            return None
-        inside = params[len(self.opening) : -len(self.closing)]
-        return b"%b%b%b" % (self.new_opening, inside, self.new_closing)
-
-    def result(self, result: bytes, shape: Shape) -> bytes | None:
-        """The result for the client, if it is as plain as the call was."""
+    def answer(self, id: bytes, result: bytes, shape: Shape) -> bytes | None:
+        """The answer for the client, if the result is as plain as the call was."""
         if shape.about is not ABSENT or shape.ttl is not ABSENT or shape.scope is not ABSENT:
             return None
         if shape.is_error is not ABSENT and bytes(shape.is_error) != b"false":
@@ -75,10 +73,18 @@ class Track(msgspec.Struct, frozen=True, kw_only=True):
         if self.modern_server:
             if not result.startswith(_COMPLETE) or bytes(shape.kind) != COMPLETE:
                 return None
-            return result[:-1] + self.stamp if self.stamped else b"{" + result[_COMPLETE_BYTES:]
-        if shape.kind is not ABSENT or result[-2:-1] in b"{ \t\r\n":  # It may be empty.
+            if not self.stamped:
+                return _ANSWER_OPENED % (id, result[_COMPLETE_BYTES:])
+        elif not self.stamped:
+            return _ANSWER % (id, result)
+        elif shape.kind is not ABSENT or result[-2:-1] in b"{ \t\r\n":  # It may be empty.
             return None
-        return result[:-1] + self.stamp if self.stamped else result
+        return _ANSWER_STAMPED % (id, result[:-1], self.stamp)
+
+    def params(self, plain: PlainCall) -> bytes:
+        """The params that the server got, but for the number in them."""
+        places = (0, plain.arguments, 0) if self.form.reports else (0, plain.arguments)
+        return bytes(members.members(self.form.frame % places)["params"])
 
 
 class Way(msgspec.Struct, frozen=True):
@@ -98,14 +104,15 @@ class Continued(Protocol):
     def answered(self, answer: Answer) -> None:
         """The server has answered, or will not."""
 
+    def progressed(self, reports: Sequence[bytes]) -> None:
+        """The server has told how far it has come."""
+
 
 class Road(Protocol):
     """The relay, as a run sees it."""
 
     clock: Callable[[], float]
-
-    def entered(self, run: "Run") -> None:
-        """A run begins."""
+    deadlines: Deadlines
 
     def left(self, run: "Run") -> Continued:
         """A run is continued in the ordinary way."""
@@ -120,14 +127,10 @@ class Run(msgspec.Struct, eq=False):
     _road: Road
     track: Track
     plain: PlainCall
-    _params: bytes
     front: Front
     teller: Teller
     key: Hashable
-    trace_id: str = ""
-    span_id: str = ""
     started: float = 0.0
-    sent: float = 0.0
     call: Call | None = None
     _continued: Continued | None = None
 
@@ -136,9 +139,11 @@ class Run(msgspec.Struct, eq=False):
     def go(self) -> None:
         """Ask the server."""
         road, track = self._road, self.track
-        road.entered(self)
-        self.sent = road.clock()
-        call = track.connection.call(CALL, self._params, self.answered, None, track.native)
+        self.started = road.clock()
+        road.deadlines.terms[self] = self
+        call = track.connection.repeat(
+            track.form, self.plain.arguments, self.answered, self.progressed
+        )
         if isinstance(call, Lost):
             self.answered(call)
         else:
@@ -147,15 +152,31 @@ class Run(msgspec.Struct, eq=False):
     def answered(self, answer: Answer) -> None:
         """The server has answered, or will not."""
         if self._continued is None and isinstance(answer, ShapedResult):
-            result = self.track.result(answer.result, answer.shape)
-            if result is not None:
+            id = self.plain.id
+            frame = self.track.answer(id, answer.result, answer.shape)
+            if frame is not None:
                 road = self._road
                 self.call = None  # It holds on to this run: cut, or both wait for the collector.
-                road.passed(self, len(result), road.clock() - self.sent)
+                size = len(frame) - _ANSWER_BYTES - len(id)
+                road.passed(self, size, road.clock() - self.started)
                 self.front.close(self.key)
-                self.teller.end(b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (self.plain.id, result))
+                self.teller.end(frame)
                 return
         self.leave().answered(answer)
+
+    def progressed(self, reports: Sequence[bytes]) -> None:
+        """The server has told how far it has come."""
+        call, token = self.call, self.plain.token
+        if self._continued is None and call is not None and token is not None:
+            ours = b'{"progressToken":%d,' % call.number
+            size, opening = len(ours), _PROGRESS % token
+            frames = [
+                b"%b%b}" % (opening, params[size:]) for params in reports if params.startswith(ours)
+            ]
+            if len(frames) == len(reports):
+                self.teller.note(*frames)
+                return
+        self.leave().progressed(reports)
 
     def leave(self) -> Continued:
         """Go on in the ordinary way."""
@@ -191,6 +212,10 @@ class Run(msgspec.Struct, eq=False):
         """Never: it will have left the track by then."""
 
 
+_PROGRESS: Final = (
+    b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
+)
+_NO_TOKEN: Final = b'"progressToken":0'
 _INSIDE: Final = b'"arguments":{}'
 _ANSWERED: Final = b'"content":[]'
 
@@ -201,21 +226,20 @@ def track_of(exchange: Exchange, errand: Way, habit: Habit) -> Track | None:
     What has to be changed on the way is not worked out again here, but read off a sample that is
     sent through the ordinary way.
     """
-    caller, peer, about = exchange.caller, errand.connection.peer, exchange.found.get("_meta")
+    caller, peer, raw = exchange.caller, errand.connection.peer, exchange.found.get("_meta")
     catalog, server = errand.profile.catalog, errand.server
-    strange = caller.revision.lacks or (caller.session is None and about is None)
+    strange = caller.revision.lacks or (caller.session is None and raw is None)
     if peer is None or strange or catalog.public_uris or server.annotations(errand.native):
         return None
-    closing = b"}" if about is None else b',"_meta":%b}' % bytes(about)
-    opening = b'{"name":%b,' % members.text(errand.native)
-    sent = peer.back.params(opening + _INSIDE + closing, about, caller)
+    about, token = (b"", None) if raw is None else split_token(bytes(raw))
+    form = _form(exchange, errand, about) if token == exchange.progress_token else None
+    if form is None:
+        return None
     modern_server = peer.revision.era is Era.MODERN
     sample = (_COMPLETE if modern_server else b"{") + _ANSWERED
     stamp = b"}"
     if caller.revision.era is Era.MODERN:
         stamp = complete(exchange, sample + b"}", IDENTITY).removeprefix(sample)
-    if not sent.startswith(opening + _INSIDE):
-        return None
     return Track(
         caller=caller,
         catalog=catalog,
@@ -223,13 +247,32 @@ def track_of(exchange: Exchange, errand: Way, habit: Habit) -> Track | None:
         server=server,
         native=errand.native,
         public=exchange.name,
+        about=about,
         connection=errand.connection,
         habit=habit,
-        opening=b'{"name":%b,' % members.text(exchange.name),
-        new_opening=opening,
-        closing=closing,
-        new_closing=sent.removeprefix(opening + _INSIDE),
+        form=form,
         modern_server=modern_server,
         stamp=stamp,
         stamped=stamp != b"}",
     )
+
+
+def _form(exchange: Exchange, way: Way, about: bytes) -> Form | None:
+    """What a server is sent when such a call is made."""
+    peer, reports = way.connection.peer, exchange.progress_token is not None
+    if peer is None:
+        return None
+    opening = b'{"name":%b,' % members.text(way.native)
+    closing = b',"_meta":%b}' % about if about else b"}"
+    raw = Raw(about) if about else None
+    sent = peer.back.params(opening + _INSIDE + closing, raw, exchange.caller)
+    if reports:
+        sent = meta.restamp(sent, {meta.PROGRESS_TOKEN: b"0"})
+    closing = sent.removeprefix(opening + _INSIDE).replace(b"%", b"%%")
+    if (reports and closing.count(_NO_TOKEN) != 1) or not sent.startswith(opening + _INSIDE):
+        return None
+    if reports:
+        closing = closing.replace(_NO_TOKEN, b'"progressToken":%d')
+    opening = opening.replace(b"%", b"%%")
+    params = b'%b"arguments":%%b%b' % (opening, closing)
+    return Form(way.native, codec.request(b"%d", CALL, params), reports)

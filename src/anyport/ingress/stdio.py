@@ -42,11 +42,12 @@ class Outlet:
         if self._pollable:
             os.set_blocking(fd, False)
 
-    def note(self, frame: bytes) -> None:
-        """Queue one frame."""
+    def note(self, *frames: bytes) -> None:
+        """Queue frames."""
         if self.broken:
             return
-        self._unsent.add(line(frame))
+        for frame in frames:
+            self._unsent.add(line(frame))
         if self.unsent_bytes > UNSENT_BYTES_MAX:
             self._break()
         elif not self._scheduled:

@@ -28,9 +28,9 @@ class Batch:
         """One more answer will come."""
         self._awaited += 1
 
-    def note(self, frame: bytes) -> None:
+    def note(self, *frames: bytes) -> None:
         """What happens on the way is not part of the batch's answer."""
-        self.teller.note(frame)
+        self.teller.note(*frames)
 
     def end(self, frame: bytes, code: int | None = None) -> None:
         """One answer is there."""

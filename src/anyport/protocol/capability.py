@@ -6,6 +6,7 @@ that `initialize` and `server/discover` can be answered before any server has st
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -33,6 +34,10 @@ class ClientCapabilities:
         return bool(self.questions)
 
 
+DECLARATIONS_REMEMBERED_MAX: Final = 256
+DECLARATION_BYTES_REMEMBERED_MAX: Final = 1024
+"""Most clients declare the same, and many sessions need not each keep it."""
+
 NOTHING: Final = ClientCapabilities()
 """A client that declared nothing."""
 
@@ -41,6 +46,15 @@ def client_capabilities(raw: bytes | None) -> ClientCapabilities | None:
     """The declaration in a raw `capabilities` object; None if it is not an object."""
     if raw is None:
         return NOTHING
+    return _read_briefly(raw) if len(raw) <= DECLARATION_BYTES_REMEMBERED_MAX else _read(raw)
+
+
+@lru_cache(DECLARATIONS_REMEMBERED_MAX)
+def _read_briefly(raw: bytes) -> ClientCapabilities | None:
+    return _read(raw)
+
+
+def _read(raw: bytes) -> ClientCapabilities | None:
     try:
         declared = msgspec.json.decode(raw, type=dict[str, object])
     except msgspec.DecodeError:

@@ -24,7 +24,7 @@ from anyport.protocol.exchange import (
     Pending,
     Teller,
 )
-from anyport.protocol.front import CANCELLED, ENDINGS, Relay, modern_caller, tell_ending
+from anyport.protocol.front import CANCELLED, ENDINGS, Relay, Tell, modern_caller, tell_ending
 from anyport.protocol.legacy_front import Description, LegacySession, initialize, tell_legacy
 from anyport.protocol.method import INITIALIZED, find_method
 from anyport.protocol.modern_front import is_modern, tell_modern
@@ -47,6 +47,21 @@ LARGE_BYTES: Final = 64 * 1024
 
 class Conversation:
     """One client's side of a conversation."""
+
+    __slots__ = (
+        "_bytes_max",
+        "_caller",
+        "_new_session_id",
+        "_open",
+        "_principal",
+        "_profile",
+        "_question_ids",
+        "_relay",
+        "_teller",
+        "_transport",
+        "on_idle",
+        "session",
+    )
 
     def __init__(  # noqa: PLR0913 - who talks with whom over what, all by name
         self,
@@ -98,7 +113,7 @@ class Conversation:
             self.take_batch(raw, self._teller)
         else:
             plain = None if self._caller is None else read_plain_call(raw)
-            if plain is None or plain.about or not self.repeat(plain, self._teller):
+            if plain is None or plain.is_modern or not self.repeat(plain, self._teller):
                 self.take(codec.decode(raw), self._teller)
 
     def finish(self) -> None:
@@ -182,7 +197,7 @@ class Conversation:
         caller = self._same_caller()
         if caller is None:
             return False
-        key = codec.id_value(plain.id)
+        key = plain.key
         if key in self._open or len(self._open) >= OPEN_REQUESTS_MAX:
             return False
         again = self._relay.again(plain, caller, self, teller, key)
@@ -316,12 +331,7 @@ class Conversation:
 
     def tell(self, exchange: Exchange, happening: Happening) -> None:
         """Tell a legacy client what happened."""
-        if not isinstance(happening, ENDINGS):
-            tell_legacy(exchange, happening)
-            return
-        del self._open[exchange.key]
-        tell_ending(tell_legacy, exchange, happening)
-        self._rest()
+        self._tell(tell_legacy, exchange, happening)
 
     def close(self, key: Hashable) -> None:
         """What was kept under this key has its answer."""
@@ -334,11 +344,14 @@ class Conversation:
             self._open[key] = exchange
 
     def _tell_modern(self, exchange: Exchange, happening: Happening) -> None:
+        self._tell(self._say_modern, exchange, happening)
+
+    def _tell(self, say: Tell, exchange: Exchange, happening: Happening) -> None:
         if not isinstance(happening, ENDINGS):
-            self._say_modern(exchange, happening)
+            say(exchange, happening)
             return
         del self._open[exchange.key]
-        tell_ending(self._say_modern, exchange, happening)
+        tell_ending(say, exchange, happening)
         self._rest()
 
     def _say_modern(self, exchange: Exchange, happening: Happening) -> None:

@@ -139,7 +139,7 @@ class Caller:
 class Teller(Protocol):
     """Takes frames to the client: the stream that one request's answer travels on."""
 
-    def note(self, frame: bytes) -> None:
+    def note(self, *frames: bytes) -> None:
         """Something on the way: progress, a log, a question."""
 
     def end(self, frame: bytes, code: int | None = None) -> None:

@@ -67,6 +67,25 @@ class Description(msgspec.Struct, frozen=True):
 class LegacySession:
     """One conversation that began with `initialize`."""
 
+    __slots__ = (
+        "_deaf",
+        "_early",
+        "_question_ids",
+        "_questions",
+        "_teller",
+        "capabilities",
+        "client",
+        "id",
+        "log_level",
+        "parting",
+        "principal",
+        "profile",
+        "revision",
+        "state",
+        "subscriptions",
+        "transport",
+    )
+
     def __init__(  # noqa: PLR0913 - what an `initialize` settles, all by name
         self,
         *,

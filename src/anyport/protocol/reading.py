@@ -6,7 +6,7 @@ reading and forwarded by another.
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from msgspec import Raw
@@ -49,66 +49,111 @@ class Reading(msgspec.Struct, frozen=True):
 class PlainCall(msgspec.Struct, frozen=True, gc=False):
     """A call of a tool that has nothing in it but what such a call needs, each thing once."""
 
+    key: str | int
+    """Its id, as something to look up by."""
     id: bytes
-    params: bytes
     name: str
+    arguments: Raw
     about: bytes
-    """The raw `_meta`; empty where there is none."""
+    """The raw `_meta`, empty where there is none; a progress token in it is given as 0, so that it
+    is the same for every call of a client."""
+    token: bytes | None
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether it says everything that a call without a session has to say."""
+        return _VERSION in self.about
+
+    @property
+    def params(self) -> bytes:
+        """As the client wrote them."""
+        about = self.about
+        if self.token is not None:
+            about = about.replace(_NO_TOKEN, _TOKEN_NAME + self.token)
+        closing = b',"_meta":%b' % about if about else b""
+        return b'{"name":"%b","arguments":%b%b}' % (self.name.encode(), self.arguments, closing)
 
 
 class _Params(msgspec.Struct, gc=False, rename={"about": "_meta"}):
-    name: str = ""
-    arguments: Raw = Raw()
+    name: str
+    arguments: Raw
     about: Raw = Raw()
 
 
+class _Call(msgspec.Struct, gc=False):
+    jsonrpc: Literal["2.0"]
+    id: int | str
+    method: Literal["tools/call"]
+    params: _Params
+
+
 CALL: Final = "tools/call"
-_ID: Final = rb'(-?(?:0|[1-9][0-9]{0,17})|"[!#-\[\]-~ ]{1,200}")'
-_ID_FIRST: Final = re.compile(
-    rb'\{"jsonrpc":"2\.0","id":' + _ID + rb',"method":"tools/call","params":(?=\{)'
-)
-"""How the Python SDK of today writes it, and most who write it by hand."""
-_METHOD_FIRST: Final = b'{"method":"tools/call","params":{'
-_ID_LAST: Final = re.compile(rb',"jsonrpc":"2\.0","id":' + _ID + rb"\}\Z")
-"""How the TypeScript SDK and older ones of Python do."""
-_TAIL_BYTES_MAX: Final = 232
-_decode_params: Final = msgspec.json.Decoder(_Params).decode
+_read_call: Final = msgspec.json.Decoder(_Call).decode
+_BARE_BYTES: Final = len('{"jsonrpc":"2.0","id":,"method":"tools/call","params":}')
 _PARAMS_BYTES: Final = len('{"name":"","arguments":}')
 _ABOUT_BYTES: Final = len(',"_meta":')
+_METHOD_FIRST_BYTES: Final = len('{"method":"tools/call","params":')
+_NAME: Final = b'{"name":'
+_ARGUMENTS: Final = b'","arguments":'
+ID_BYTES_MAX: Final = 200
+"""Of an id in a plain call; nobody writes longer ones."""
+_VERSION: Final = b'"%b":' % meta.PROTOCOL_VERSION.encode()
+_TOKEN_NAME: Final = b'"progressToken":'
+_NO_TOKEN: Final = _TOKEN_NAME + b"0"
+_TOKEN_VALUE: Final = rb'(-?(?:0|[1-9][0-9]{0,17})|"[!#-\[\]-~ ]{1,200}")'
+_TOKEN_FIRST: Final = re.compile(rb'\{"progressToken":' + _TOKEN_VALUE + rb"[,}]")
+_TOKEN_LAST: Final = re.compile(rb',"progressToken":' + _TOKEN_VALUE + rb"\}\Z")
+_TOKEN_BYTES_MAX: Final = 224
 
 
 def read_plain_call(raw: bytes) -> PlainCall | None:
     """The call in a message, if it is one of the plain ones; None says nothing of any other.
 
-    What stands between the envelope's known beginning and its known end is decoded as one value:
-    that it is one proves that nothing else is in the message. Members of it that stand twice,
-    under another name, or with anything between them, make it longer than what is found in it: so
-    its length tells that there are none.
+    Members that stand twice, under another name, or with anything between them, and names with
+    escapes in them, make a message longer than what is found in it: so its length tells that there
+    are none.
     """
-    if not codec.is_modest(raw) and codec.refuse(raw, codec.INBOUND) is not None:
-        return None
-    envelope = _ID_FIRST.match(raw)
-    if envelope is not None and raw.endswith(b"}"):
-        params = raw[envelope.end() : -1]
-    elif raw.startswith(_METHOD_FIRST):
-        envelope = _ID_LAST.search(raw, max(0, len(raw) - _TAIL_BYTES_MAX))
-        if envelope is None:
-            return None
-        params = raw[len(_METHOD_FIRST) - 1 : envelope.start()]
-    else:
-        return None
     try:
-        found = _decode_params(params)
+        found = _read_call(raw)
     except (msgspec.DecodeError, RecursionError):
         return None
-    about = bytes(found.about)
-    size = _PARAMS_BYTES + len(found.name) + len(found.arguments)
-    if about:
+    key, params = found.id, found.params
+    name = params.name
+    id = b"%d" % key if isinstance(key, int) else b'"%b"' % key.encode()
+    start = _BARE_BYTES - 1 + len(id)
+    size = start + _PARAMS_BYTES + len(name) + len(params.arguments) + 1
+    about, token = b"", None
+    if len(params.about):
+        about = bytes(params.about)
         size += _ABOUT_BYTES + len(about)
-    # Another member could be just as long as one that is missing.
-    if size != len(params) or not found.name or not len(found.arguments):
+        if _TOKEN_NAME in about:
+            about, token = split_token(about)
+            if token is None:
+                return None
+    if size != len(raw) or len(id) > ID_BYTES_MAX or not name:
         return None
-    return PlainCall(envelope[1], params, found.name, about)
+    # The SDKs have the params last in the message, or behind the method that comes first.
+    if not raw.startswith(_NAME, start):
+        start = _METHOD_FIRST_BYTES
+        if not raw.startswith(_NAME, start):
+            return None
+    if not raw.startswith(_ARGUMENTS, start + 9 + len(name)):
+        return None
+    if not codec.is_modest(raw) and codec.refuse(raw, codec.INBOUND) is not None:
+        return None
+    return PlainCall(key, id, name, params.arguments, about, token)
+
+
+def split_token(about: bytes) -> tuple[bytes, bytes | None]:
+    """A raw `_meta` with 0 as its progress token, and that token.
+
+    Without one, or with one that stands where clients do not write it, the `_meta` as it is.
+    """
+    start = max(0, len(about) - _TOKEN_BYTES_MAX)
+    found = _TOKEN_FIRST.match(about) or _TOKEN_LAST.search(about, start)
+    if found is None or about.count(_TOKEN_NAME) != 1:
+        return about, None
+    return b"%b0%b" % (about[: found.start(1)], about[found.end(1) :]), found[1]
 
 
 def read_request(frame: Request) -> Reading | Fault:

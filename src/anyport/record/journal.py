@@ -74,6 +74,8 @@ class Journal:
         self._remembered: dict[str, str] = {}
         self._second = -1
         self._second_text = ""
+        self._expected: Callable[[], None] | None = None
+        """How to get what has happened and was not noted yet."""
         self._files = _MonthFiles(directory / "events")
         self._pending: list[bytes] = []
         self._pending_bytes = 0
@@ -113,6 +115,7 @@ class Journal:
         self._keep(line, trace_id)
 
     def _keep(self, line: bytes, trace_id: str) -> None:
+        self._settle()
         self._remember(line, trace_id)
         if self._listeners:
             self._tell(line)
@@ -124,10 +127,7 @@ class Journal:
             self._on_pending()
 
     def prepare(self, event_type: EventType, metadata: Metadata, last: str) -> bytes:
-        """An event that will be noted often, all but what changes: see `note_prepared`.
-
-        Noting one that is prepared costs a third of noting one that is not.
-        """
+        """An event that will be noted often: all but when, trace, span, `last`, milliseconds."""
         moment = "0000-00-00T00:00:00"
         sample = encode_event(
             Event(
@@ -147,28 +147,44 @@ class Journal:
         head, _, _ = line.rpartition(f'"{last}":0}}')
         return f'{head}"{last}":%d}},"duration_ms":%.3f}}\n'.encode()
 
-    def note_prepared(
-        self, prepared: bytes, trace_id: str, span_id: str, last: int, milliseconds: float
-    ) -> None:
-        """Remember a success that was prepared for."""
-        now, trace, span = self._now().encode(), trace_id.encode(), span_id.encode()
-        line = prepared % (now, trace, span, last, milliseconds)
+    def moment(self) -> bytes:
+        """Now, as events tell it."""
+        return self._now().encode()
+
+    def take(self, lines: list[bytes]) -> None:
+        """Remember events that were prepared, each with its line end."""
+        self._settle()
         if self._listeners or self._pending_bytes >= PENDING_BYTES_MAX:
-            self._keep(line[:-1], trace_id)
+            for line in lines:
+                self._keep(line[:-1], line.partition(b'"trace_id":"')[2][:32].decode())
             return
-        self._pending.append(line)
-        self._pending_bytes += len(line)
-        if not self._announced:
+        self._pending += lines
+        self._pending_bytes += sum(map(len, lines))
+        self._announce()
+
+    def expect(self, settle: Callable[[], None]) -> None:
+        """Have somebody asked for what they have to note before all that is noted after it."""
+        if self._listeners:
+            settle()
+        else:
+            self._expected = settle
             self._announce()
+
+    def _settle(self) -> None:
+        settle, self._expected = self._expected, None
+        if settle is not None:
+            settle()
 
     def flush(self) -> None:
         """Write all that was noted. A failure shows in `last_error`; the next flush tries again."""
         self._announced = False
+        self._settle()
         if self._pending and self._is_due():
             self._write()
 
     def close(self) -> None:
         """Write what can be written, and let go of the file."""
+        self._settle()
         if self._pending:
             self._write()
         self.lost_count += len(self._pending)
@@ -271,10 +287,14 @@ class Journal:
     def _now(self) -> str:
         at = self._clock()
         second = int(at)
-        if second != self._second:  # Making the date costs more than all the rest of an event.
-            self._second = second
-            self._second_text = timestamp(second)[:19]
+        if second != self._second:
+            self._begin_second(second)
         return "%s.%06d+00:00" % (self._second_text, (at - second) * 1_000_000)  # noqa: UP031 - faster
+
+    def _begin_second(self, second: int) -> None:
+        """Making the date costs more than all the rest of an event, so it is made once."""
+        self._second = second
+        self._second_text = timestamp(second)[:19]
 
     def _tell(self, line: bytes) -> None:
         for listener in tuple(self._listeners):

@@ -4,17 +4,20 @@ Every request gets an id of our own that is never used again, so that no answer 
 wrong caller. Knows JSON-RPC and the few words both eras share; what an era adds is in `back`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import msgspec
+from msgspec import Raw
 
 from anyport.protocol import meta
 from anyport.protocol.back import Back
 from anyport.protocol.errors import Situation
+from anyport.protocol.reading import CALL
 from anyport.protocol.revision import Revision
 from anyport.protocol.shape import read_result
+from anyport.upstream.progress import read_report
 from anyport.wire import codec, members
 from anyport.wire.frame import BadFrame, Failure, Frame, Notification, Request, Result
 from anyport.wire.framing import Overlong
@@ -23,8 +26,6 @@ OPEN_CALLS_MAX: Final = 128
 """Calls a server works on at a time."""
 WAITING_CALLS_MAX: Final = 1024
 """Calls that wait for one of those places; the next is refused at once."""
-
-
 NOISE_BYTES_MAX: Final = 80
 """What is shown of a line that is no frame."""
 
@@ -62,14 +63,27 @@ class Call(msgspec.Struct, eq=False):
 
     method: str
     on_done: Callable[[Answer], None]
-    on_progress: Callable[[bytes], None] | None = None
+    on_progress: Callable[[Sequence[bytes]], None] | None = None
+    """Takes the params of one report or several."""
     number: int = 0
     name: str | None = None
     """The native name or URI it is about, where the caller knows it."""
     fields: Fields = NO_FIELDS
     """Header fields of the client's that nobody but the server can judge."""
+    form: "Form | None" = None
+    """Where it is a call of a tool like many before."""
     frame: bytes | None = None
     """Kept while the call waits for a place, and by channels that may have to send it again."""
+
+
+class Form(msgspec.Struct, frozen=True, gc=False):
+    """A call of a tool that is made again and again: all but its id and its arguments."""
+
+    name: str
+    frame: bytes
+    """With a place for the id, for the arguments and, if it `reports`, for the id once more."""
+    reports: bool
+    """Whether it asks for progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,17 +114,6 @@ class Hearer:
     on_request: Callable[[Request], None]
     on_notification: Callable[[Notification], None]
     on_end: Callable[[], None]
-
-
-class _Progress(msgspec.Struct, rename={"token": "progressToken"}):
-    """What is read of a server's progress: the token is always one of ours."""
-
-    token: int
-
-
-_read_progress: Final = msgspec.json.Decoder(_Progress).decode
-_PROGRESS: Final = b'{"jsonrpc":"2.0","method":"notifications/progress","params":'
-_PROGRESS_BYTES: Final = len(_PROGRESS)
 
 
 class Connection:
@@ -159,28 +162,58 @@ class Connection:
         method: str,
         params: bytes | None,
         on_done: Callable[[Answer], None],
-        on_progress: Callable[[bytes], None] | None = None,
+        on_progress: Callable[[Sequence[bytes]], None] | None = None,
         name: str | None = None,
         fields: Fields = NO_FIELDS,
     ) -> Call | Lost:
         """Send a request. With `on_progress`, its params are stamped with a token of ours."""
+        refusal = self._refusal()
+        if refusal is not None:
+            return refusal
+        self._last_number = number = self._last_number + 1
+        call = self._calls(method, on_done, on_progress, number, name, fields)
+        if on_progress is not None:
+            params = meta.restamp(params or b"{}", {meta.PROGRESS_TOKEN: b"%d" % number})
+        self._start(call, codec.request(b"%d" % number, method, params))
+        return call
+
+    def repeat(
+        self,
+        form: Form,
+        arguments: Raw,
+        on_done: Callable[[Answer], None],
+        on_progress: Callable[[Sequence[bytes]], None],
+    ) -> Call | Lost:
+        """Call a tool in a form that is known."""
+        if self.lost is not None or self._waiting or self._channel.full:
+            refusal = self._refusal()
+            if refusal is not None:
+                return refusal
+        self._last_number = number = self._last_number + 1
+        if form.reports:
+            call = self._calls(CALL, on_done, on_progress, number, form.name, NO_FIELDS, form)
+            self._start(call, form.frame % (number, arguments, number))
+        else:
+            call = self._calls(CALL, on_done, None, number, form.name, NO_FIELDS, form)
+            self._start(call, form.frame % (number, arguments))
+        return call
+
+    def _refusal(self) -> Lost | None:
+        """Why nothing can be asked now."""
         if self.lost is not None:
             return self.lost
         if len(self._waiting) >= WAITING_CALLS_MAX or self._channel.full:
             words = f"{len(self._open)} calls are open and {len(self._waiting)} are waiting"
             return Lost(words, Situation.BUSY)
-        self._last_number = number = self._last_number + 1
-        call = self._calls(method, on_done, on_progress, number, name, fields)
-        if on_progress is not None:
-            params = meta.restamp(params or b"{}", {meta.PROGRESS_TOKEN: b"%d" % number})
-        frame = codec.request(b"%d" % number, method, params)
+        return None
+
+    def _start(self, call: Call, frame: bytes) -> None:
         if len(self._open) >= OPEN_CALLS_MAX:
             call.frame = frame
-            self._waiting[number] = call
+            self._waiting[call.number] = call
         else:
-            self._open[number] = call
+            self._open[call.number] = call
             self._channel.send(frame, call)
-        return call
 
     def claim_number(self) -> int:
         """An id that no other request of this connection has or will have."""
@@ -221,6 +254,36 @@ class Connection:
         else:
             self._channel.send(codec.failure(id, frame.error), None)
 
+    def settles(self, raw: bytes, of: Call | None = None) -> bool:
+        """Take a message if it is a result of an open call, written as most are.
+
+        Where the channel knows of which call it came, it must be that one's.
+        """
+        result = read_result(raw, self._bounds)
+        if result is None:
+            return False
+        number = int(result.id)
+        if of is not None and of.number != number:
+            return False
+        call = self._open.pop(number, None)
+        if call is not None:
+            if self._waiting:
+                self._admit()
+            call.on_done(result)
+        return call is not None
+
+    def reports(self, messages: Sequence[bytes | Overlong], of: Call) -> list[bytes]:
+        """The params of the first messages, as long as they are progress of this call and written
+        as most are: what is told at once can go on its way at once."""
+        reports: list[bytes] = []
+        number = of.number if of.number in self._open else None
+        for raw in messages:
+            report = None if isinstance(raw, Overlong) else read_report(raw)
+            if report is None or report[0] != number:
+                break
+            reports.append(report[1])
+        return reports
+
     def receive(self, raw: bytes | Overlong, of: Call | None = None) -> None:
         """Take one message from the server.
 
@@ -231,14 +294,12 @@ class Connection:
             words = f"answered with {raw.size} bytes; the limit is {self._bounds.bytes_max}"
             self._spoiled(codec.id_at_edge(raw.edges), raw.edges, words)
             return
-        if raw.startswith(_PROGRESS):
-            if self._progress(raw):
-                return
-        else:
-            shaped = read_result(raw, self._bounds)
-            if shaped is not None:
-                self._answered(shaped)
-                return
+        if self.settles(raw):
+            return
+        report = read_report(raw)
+        if report is not None:
+            self._reported(*report)
+            return
         frame = codec.decode(raw, self._bounds)
         if isinstance(frame, BadFrame):
             words = f"answered with something that is not JSON-RPC: {frame.message}"
@@ -286,32 +347,19 @@ class Connection:
             self._admit()
         call.on_done(frame)
 
-    def _progress(self, raw: bytes) -> bool:
-        """Take progress that is written as the SDKs write it; False if it is not."""
-        params = raw[_PROGRESS_BYTES:-1]
-        if not codec.is_modest(raw):
-            return False
-        try:
-            found = _read_progress(params)
-        except (msgspec.DecodeError, RecursionError):
-            return False
-        call = self._open.get(found.token)
-        if call is None or call.on_progress is None:
-            self.stray_count += 1
-        else:
-            call.on_progress(params)
-        return True
-
     def _progressed(self, params: bytes | None) -> None:
         if params is None or params[:1] != b"{":
             self.stray_count += 1
             return
         token = members.members(params).get(meta.PROGRESS_TOKEN)
-        call = self._open.get(codec.own_number(None if token is None else bytes(token)))
+        self._reported(codec.own_number(None if token is None else bytes(token)), params)
+
+    def _reported(self, token: int, params: bytes) -> None:
+        call = self._open.get(token)
         if call is None or call.on_progress is None:
             self.stray_count += 1
             return
-        call.on_progress(params)
+        call.on_progress((params,))
 
     def _spoiled(self, id: bytes | None, raw: bytes, words: str) -> None:
         """A line that is no frame: noise, unless it was meant as someone's answer."""

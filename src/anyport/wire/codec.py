@@ -59,6 +59,8 @@ class Bounds:
 INBOUND: Final = Bounds(bytes_max=4 * 1024 * 1024, depth_max=128, nodes_max=200_000)
 """From clients. 4 MiB is what the official SDK takes; 128 is deeper than any known payload."""
 
+SHALLOW_BYTES: Final = 2 * INBOUND.depth_max
+"""Fewer cannot be too deep."""
 OUTBOUND: Final = Bounds(bytes_max=16 * 1024 * 1024, depth_max=128, nodes_max=2_000_000)
 """From servers, whose answers are larger; the size can be raised for a server."""
 
@@ -114,7 +116,8 @@ def is_modest(raw: bytes) -> bool:
     return (
         len(raw) <= NUMBER_DIGITS_MAX
         and raw.isascii()
-        and raw.count(b"{") + raw.count(b"[") <= INBOUND.depth_max
+        # What is opened must be closed, too: half of the bytes is as deep as it can be.
+        and (len(raw) <= SHALLOW_BYTES or raw.count(b"{") + raw.count(b"[") <= INBOUND.depth_max)
     )
 
 
@@ -280,7 +283,11 @@ def id_at_edge(raw: bytes) -> bytes | None:
 
 def _count(raw: bytes, mark: bytes, enough: int) -> int:
     """How often a mark stands there, as far as it matters. Finding is faster than counting."""
-    return raw.count(mark) if len(raw) <= 1024 else len(raw.split(mark, enough + 1)) - 1
+    count, at = 0, raw.find(mark)
+    while at >= 0 and count <= enough:
+        count += 1
+        at = raw.find(mark, at + 1)
+    return count
 
 
 def _nodes(raw: bytes) -> int:

@@ -5,7 +5,8 @@ bounded by the limit whatever is fed. Knows events, not what stands in them, nor
 stream is taken up again.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, cast
 
 import msgspec
 
@@ -20,6 +21,14 @@ _BOM: Final = b"\xef\xbb\xbf"
 _PLAIN: Final = b"data: "
 _NAMED: Final = b"event: message\ndata: "
 """How nearly every event that holds one message begins."""
+_USUAL: Final = (
+    (b"event: message\r\ndata: ", b"\r\n\r\n", 3),
+    (_NAMED, b"\n\n", 3),
+    (b"data: ", b"\r\n\r\n", 2),
+    (_PLAIN, b"\n\n", 2),
+)
+"""Each with its end, and how many lines it has."""
+_BETWEEN: Final = b"\n\n" + _NAMED
 _PLAIN_BYTES: Final = len(_PLAIN)
 _NAMED_BYTES: Final = len(_NAMED)
 
@@ -79,7 +88,23 @@ class EventSplitter:
             self._trim()
         return events
 
+    def messages(self, portion: bytes) -> list[bytes | Overlong]:
+        """What stands in the events that this portion finished, apart from those without data."""
+        amid = self._held or self._head or self._after_cr
+        if not amid and len(portion) <= self.bytes_max:
+            found = _messages_alike(portion)
+            if found:
+                self._fresh = False
+                return found
+        events = self.feed(portion)
+        messages = [event if isinstance(event, Overlong) else event.data for event in events]
+        return [message for message in messages if message]
+
     def _event(self, block: bytes) -> Event | Overlong | None:
+        if not self._head:
+            self._dropped = 0
+            while len(block) > self.bytes_max and block.startswith(b":"):
+                block = block.partition(b"\n")[2]
         if self._head or len(block) > self.bytes_max:
             return self._overlong(block)
         if self._fresh:
@@ -113,9 +138,15 @@ class EventSplitter:
         held = self._held
         if len(held) <= self.bytes_max and not self._head:
             return
-        while not self._head and held.startswith(b":") and b"\n" in held:
+        while not self._head and held.startswith(b":"):
             # Comments that only keep the stream alive are no part of any event.
-            del held[: held.find(b"\n") + 1]
+            end = held.find(b"\n")
+            if end < 0:
+                self._dropped += len(held) - 1
+                del held[1:]
+                return
+            self._dropped = 0
+            del held[: end + 1]
         if len(held) > self.bytes_max and not self._head:
             self._head = bytes(held[:_EDGE_BYTES])
         if self._head:
@@ -131,17 +162,44 @@ class EventSplitter:
         return Overlong(size, edge + block[-_EDGE_BYTES:])
 
 
-def event(data: bytes, *, id: bytes | None = None, name: bytes | None = b"message") -> bytes:
+def _messages_alike(portion: bytes) -> list[bytes | Overlong]:
+    """The messages in whole events, if all are written in the same one of the usual ways."""
+    for opening, ending, lines in _USUAL:
+        if portion.startswith(opening) and portion.endswith(ending):
+            found = portion[len(opening) : -len(ending)].split(ending + opening)
+            # No line but those that each of them has.
+            if portion.count(b"\n") == lines * len(found) and all(found):
+                returns = len(found) * lines if b"\r" in ending else 0
+                return (
+                    cast(list[bytes | Overlong], found) if portion.count(b"\r") == returns else []
+                )
+    return []
+
+
+def numbered_events(messages: Sequence[bytes], stream: bytes, number: int) -> list[bytes]:
+    """Events that hold one message each, with ids that count from a number in their stream."""
+    joined = b"".join(messages)
+    if b"\n" in joined or b"\r" in joined:
+        messages = [message.replace(b"\n", b" ").replace(b"\r", b" ") for message in messages]
+    return [
+        b"event: message\nid: %b-%d\ndata: %b\n\n" % (stream, at, message)
+        for at, message in enumerate(messages, number)
+    ]
+
+
+def plain_events(messages: Sequence[bytes]) -> bytes:
+    """Events that hold one message each, in one piece."""
+    block = _NAMED + _BETWEEN.join(messages) + b"\n\n"
+    if block.count(b"\n") == 3 * len(messages) and b"\r" not in block:
+        return block
+    return b"".join(map(event, messages))
+
+
+def event(data: bytes, name: bytes = b"message") -> bytes:
     """One event that holds one message.
 
     JSON has no raw line breaks inside strings, so those between members may become spaces.
     """
     if b"\n" in data or b"\r" in data:
         data = data.replace(b"\n", b" ").replace(b"\r", b" ")
-    if id is None:
-        if name is None:
-            return b"data: %b\n\n" % data
-        return b"event: %b\ndata: %b\n\n" % (name, data)
-    if name is None:
-        return b"id: %b\ndata: %b\n\n" % (id, data)
-    return b"event: %b\nid: %b\ndata: %b\n\n" % (name, id, data)
+    return b"event: %b\ndata: %b\n\n" % (name, data)

@@ -9,6 +9,7 @@ head with every request, and a look-up is all that it costs then.
 """
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final, Generic, TypeVar
 
@@ -27,6 +28,9 @@ TRAILER_BYTES_MAX: Final = 8 * 1024
 HEADS_REMEMBERED_MAX: Final = 512
 HEAD_BYTES_REMEMBERED_MAX: Final = 2048
 """Together at most a megabyte. When it is full it starts anew."""
+
+HEADS_WRITTEN_MAX: Final = 16
+"""Of heads of streams, which are all alike but for a session's id."""
 
 END: Final = b"\r\n\r\n"
 _REASONS: Final = {status.value: status.phrase.encode() for status in HTTPStatus}
@@ -203,6 +207,12 @@ def reply_head(status: int, fields: Iterable[tuple[str, str]], length: bytes) ->
     return b"HTTP/1.1 %d %b\r\n%b%b\r\n" % (status, reason, lines.encode(), length)
 
 
+@lru_cache(HEADS_WRITTEN_MAX)
+def streaming_head(status: int, fields: tuple[tuple[str, str], ...]) -> bytes:
+    """The head of a reply that comes in chunks."""
+    return reply_head(status, fields, b"Transfer-Encoding: chunked\r\n")
+
+
 def _feed(
     parser: httptools.HttpRequestParser | httptools.HttpResponseParser,
     raw: bytes,
@@ -259,6 +269,8 @@ def _tokens(fields: list[tuple[str, str]], name: str) -> set[str]:
 
 _LENGTHS: Final = {b"%x" % length: length for length in range(1, 4096)}
 """The lengths of nearly all chunks, as they are nearly always written."""
+_LENGTH_BYTES: Final = 5
+"""The longest of those and its line end."""
 
 
 class Chunks:
@@ -281,7 +293,8 @@ class Chunks:
             BadMessage: this is no chunked body.
         """
         raw = self._held + portion if self._held else portion
-        at, pieces = 0, []
+        at = 0
+        pieces: list[bytes] = []
         while not self.done:
             if self._left:
                 piece = raw[at : at + self._left]
@@ -289,6 +302,8 @@ class Chunks:
                 pieces += self._piece(piece) if piece else []
                 if self._left:
                     break
+            if not self._trailing:
+                at = _whole_chunks(raw, at, pieces)
             end = raw.find(b"\r\n", at)
             if (len(raw) if end < 0 else end) - at > self._line_bytes_max:
                 raise BadMessage(400, "A line between or after the chunks is too long")
@@ -299,13 +314,7 @@ class Chunks:
                 self._trailer_bytes += len(line) + 2
                 self.done = not line
             else:
-                length = _LENGTHS.get(line) or _chunk_length(line)
-                stop = at + length
-                if length and raw[stop : stop + 2] == b"\r\n":  # The whole chunk is there.
-                    pieces.append(raw[at:stop])
-                    at = stop + 2
-                    continue
-                self._left = length + 2
+                self._left = _chunk_length(line) + 2
                 self._trailing = self._left == 2
                 if self._trailing:
                     self._left = 0
@@ -328,6 +337,19 @@ class Chunks:
         if not b"\r\n".endswith(end) if self._left == 0 else end != b"\r":
             raise BadMessage(400, "A chunk is not as long as it says")
         return [body] if body else []
+
+
+def _whole_chunks(raw: bytes, at: int, pieces: list[bytes]) -> int:
+    """Take chunks that are there from end to end, and written as nearly all are; where they end."""
+    while True:
+        end = raw.find(b"\r\n", at, at + _LENGTH_BYTES)
+        if end < 0:
+            return at
+        stop = end + 2 + _LENGTHS.get(raw[at:end], len(raw))
+        if raw[stop : stop + 2] != b"\r\n":
+            return at
+        pieces.append(raw[end + 2 : stop])
+        at = stop + 2
 
 
 def _chunk_length(line: bytes) -> int:

@@ -46,8 +46,8 @@ class FakeReply:
         self.answers += 1
         self.status, self.fields = status, dict(fields)
 
-    def write(self, piece: bytes) -> None:
-        self.body += piece
+    def write(self, *pieces: bytes) -> None:
+        self.body += b"".join(pieces)
 
     def finish(self) -> None:
         self.finished = True

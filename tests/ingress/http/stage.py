@@ -56,6 +56,9 @@ class Transport:
         if self.how is None:
             self.written += raw
 
+    def writelines(self, raws: list[bytes]) -> None:
+        self.write(b"".join(raws))
+
     def write_eof(self) -> None:
         self.ended = True
 

@@ -40,8 +40,8 @@ class Asked:
     def start(self, status: int, fields: Fields) -> None:
         self.done.append(("start", status, list(fields)))
 
-    def write(self, piece: bytes) -> None:
-        self.done.append(("write", piece))
+    def write(self, *pieces: bytes) -> None:
+        self.done += [("write", piece) for piece in pieces]
 
     def finish(self) -> None:
         self.done.append(("finish",))

@@ -11,7 +11,9 @@ from anyport.ingress.http.inlet import (
     IDLE_SECONDS_MAX,
     LINGER_SECONDS_MAX,
     STALLED_SECONDS_MAX,
+    STREAM_SHARE_BYTES,
     STREAM_UNSENT_BYTES_MAX,
+    STREAMS_UNSENT_BYTES_MAX,
 )
 from anyport.protocol.exchange import Answered
 from tests.ingress.http.stage import Stage, get, pass_by, play, post, post_chunked, settle
@@ -114,6 +116,34 @@ def test_a_client_that_reads_its_stream_too_slowly_is_cut_at_the_limit() -> None
 
         assert visitor.transport.how == "aborted"
         assert list(stage.older) == []
+
+    play(scene)
+
+
+def test_when_many_read_too_slowly_each_may_be_less_slow() -> None:
+    async def scene(stage: Stage) -> None:
+        crowd = STREAMS_UNSENT_BYTES_MAX // STREAM_UNSENT_BYTES_MAX
+        visitors = [stage.visitor() for _ in range(crowd + 1)]
+        for visitor in visitors:
+            visitor.send(get())
+        await settle()
+        modest, *slow = visitors
+        modest.transport.unsent = STREAM_SHARE_BYTES
+        for visitor in slow:
+            visitor.transport.unsent = STREAM_UNSENT_BYTES_MAX
+            visitor.inlet.pause_writing()
+        for session in stage.older:
+            session.note(b"{}")
+        await settle()
+        assert [visitor.transport.how for visitor in visitors] == [None] * len(visitors)
+
+        modest.inlet.pause_writing()
+        await pass_by(1)
+        for session in stage.older:
+            session.note(b"{}")
+        await settle()
+
+        assert [visitor.transport.how for visitor in visitors] == [None, *["aborted"] * crowd]
 
     play(scene)
 

@@ -31,9 +31,9 @@ class Connection:
         self.stream = stream
         self.fields = dict(fields)
 
-    def write(self, piece: bytes) -> None:
+    def write(self, *pieces: bytes) -> None:
         assert not self.finished
-        self.written.append(piece)
+        self.written += pieces
 
     def finish(self) -> None:
         assert self.stream is None

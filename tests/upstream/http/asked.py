@@ -4,28 +4,24 @@ from dataclasses import dataclass
 from typing import cast
 
 from anyport.upstream.http.client import Client
-from anyport.upstream.http.line import Taker, Ticket
+from anyport.upstream.http.line import Taker
 from anyport.wire.http import ReplyHead
 
 PLACE = "http://server.example/mcp"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Asked:
     """One request."""
 
     head: bytes
     body: bytes | None
     taker: Taker
-    ticket: Ticket
+    given_up: bool = False
 
     @property
     def target(self) -> str:
         return self.head.split(b" ")[1].decode()
-
-    @property
-    def given_up(self) -> bool:
-        return self.ticket.wanted is None
 
 
 class FakeClient:
@@ -35,10 +31,13 @@ class FakeClient:
         self.bytes_max = bytes_max
         self.asked: list[Asked] = []
 
-    def request(self, head: bytes, body: bytes | None, taker: Taker) -> Ticket:
-        ticket = Ticket(taker)
-        self.asked.append(Asked(head=head, body=body, taker=taker, ticket=ticket))
-        return ticket
+    def request(self, head: bytes, body: bytes | None, taker: Taker) -> None:
+        self.asked.append(Asked(head=head, body=body, taker=taker))
+
+    def give_up(self, taker: Taker) -> None:
+        for asked in self.asked:
+            if asked.taker is taker:
+                asked.given_up = True
 
     @property
     def client(self) -> Client:

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from anyport.upstream.http.line import Line, Shape, Ticket, TroubleKind, read_shape
+from anyport.upstream.http.line import Line, Shape, TroubleKind, read_shape
 from anyport.wire.http import Heads
 from tests.upstream.http.takers import Told
 
@@ -61,8 +61,7 @@ class Scene:
 
     def ask(self) -> Told:
         told = Told()
-        self.ticket = Ticket(told)
-        self.line.send(self.ticket, told, b"POST / HTTP/1.1\r\n\r\n")
+        self.line.send(told, b"POST / HTTP/1.1\r\n\r\n")
         return told
 
     def hear(self, *pieces: bytes) -> Told:

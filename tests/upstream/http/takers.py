@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from anyport.upstream.http.line import Trouble
+from anyport.upstream.http.line import Line, Trouble
 from anyport.wire.http import ReplyHead
 from tests.upstream.fakes import until
 
@@ -12,6 +12,7 @@ class Told:
     """One request's taker."""
 
     def __init__(self) -> None:
+        self.line: Line | None = None
         self.calls: list[str] = []
         self.head: ReplyHead | None = None
         self.body = b""

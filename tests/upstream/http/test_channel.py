@@ -1,7 +1,8 @@
 """A call is one POST, and its failure is its own."""
 
 import asyncio
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -103,7 +104,6 @@ def test_an_answer_ends_the_call_whatever_the_status(status: int) -> None:
         at.post.answered(head(status), RESULT)
 
         assert at.result == b"{}"
-        assert at.post.ticket is None, "call and ticket would hold on to one another"
 
     bench(scene)
 
@@ -239,6 +239,36 @@ def test_a_stream_that_takes_up_another_knows_its_place_but_none_of_its_pieces()
     assert (after.last_id, after.retry_ms, after.bytes_max) == ("7", 50, 200)
     assert after.pending == 0
     assert continued(None, 200).last_id == ""
+
+
+def test_what_a_call_reports_at_once_goes_on_its_way_together() -> None:
+    async def scene() -> None:
+        connection, _, ear = connected()
+        told: list[list[int]] = []
+
+        def reported(reports: Sequence[bytes]) -> None:
+            told.append([json.loads(params)["progress"] for params in reports])
+
+        connection.call("a", None, lambda _: told.append([]), reported)
+        connection.call("b", None, lambda _: None, reported)
+
+        def progress(token: int, number: int) -> bytes:
+            params = b'{"progressToken":%d,"progress":%d}' % (token, number)
+            note = b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}' % params
+            return b"event: message\r\ndata: %b\r\n\r\n" % note
+
+        message = b'data: {"jsonrpc":"2.0","method":"notifications/message"}\n\n'
+        answer = b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n'
+        splitter = EventSplitter(1000)
+        of = connection._open[1]
+        hand_over(connection, splitter, progress(1, 1) + progress(1, 2) + progress(2, 3), of)
+        hand_over(connection, splitter, progress(1, 4) + message + progress(1, 5) + answer, of)
+        hand_over(connection, splitter, progress(1, 6) + progress(2, 7), None)
+
+        assert told == [[1, 2], [3], [4], [5], [], [7]]
+        assert len(ear.notifications) == 1
+
+    run(scene)
 
 
 def test_a_taker_that_breaks_costs_no_other_message() -> None:

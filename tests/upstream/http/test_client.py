@@ -149,10 +149,10 @@ def test_a_request_that_was_given_up_while_it_waited_is_never_sent(
             first, second, third = Told(), Told(), Told()
             client.request(HEAD, b"1", first)
             await until(lambda: bool(site.waiting))
-            ticket = client.request(HEAD, b"2", second)
+            client.request(HEAD, b"2", second)
             client.request(HEAD, b"3", third)
 
-            ticket.close()
+            client.give_up(second)
             site.answer_one()
             await until(lambda: bool(site.waiting))
             site.answer_one()
@@ -171,10 +171,10 @@ def test_giving_up_closes_the_connection_so_that_the_server_knows() -> None:
         async with Web(site) as web:
             client = client_to(web)
             told = Told()
-            ticket = client.request(HEAD, b"{}", told)
+            client.request(HEAD, b"{}", told)
             await until(lambda: bool(site.waiting))
 
-            ticket.close()
+            client.give_up(told)
 
             await until(web.replies[0].gone.is_set)
             await until(lambda: not client.lines)

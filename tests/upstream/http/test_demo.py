@@ -95,7 +95,7 @@ def test_progress_comes_and_a_call_can_be_cancelled(options: tuple[str, ...]) ->
             answers: list[Answer] = []
             params = b'{"name":"slow","arguments":{"seconds":60,"steps":600}}'
             stamped = connection.peer.back.own_params(params)
-            sent = connection.call("tools/call", stamped, answers.append, steps.append)
+            sent = connection.call("tools/call", stamped, answers.append, steps.extend)
             assert isinstance(sent, Call)
             await until(lambda: len(steps) >= 2)
 

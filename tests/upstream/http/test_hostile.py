@@ -3,7 +3,7 @@
 import gzip
 import tracemalloc
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -186,7 +186,7 @@ def test_a_taker_that_breaks_does_not_cost_the_events_after_it() -> None:
         reply.end()
 
     async def scene() -> None:
-        def breaks(params: bytes) -> None:
+        def breaks(reports: Sequence[bytes]) -> None:
             raise RuntimeError("broken")
 
         async with Web(modern(site)) as web, Scene(web.url) as at:

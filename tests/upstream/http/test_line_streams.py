@@ -46,8 +46,8 @@ def test_giving_up_closes_the_connection_and_nobody_is_called() -> None:
     scene = Scene()
     scene.hear(STREAM)
 
-    scene.ticket.close()
-    scene.ticket.close()
+    scene.line.give_up(scene.told)
+    scene.line.give_up(scene.told)
     scene.line.connection_lost(None)
 
     assert scene.told.calls == ["opened"]
@@ -56,7 +56,7 @@ def test_giving_up_closes_the_connection_and_nobody_is_called() -> None:
 
 def test_giving_up_in_the_middle_of_a_stream_leaves_no_line_to_use_again() -> None:
     scene = Scene()
-    scene.told.on_portion = scene.ticket.close
+    scene.told.on_portion = lambda: scene.line.give_up(scene.told)
 
     scene.hear(STREAM + chunk(b"data: 1\n\n") + b"0\r\n\r\n")
 
@@ -66,11 +66,10 @@ def test_giving_up_in_the_middle_of_a_stream_leaves_no_line_to_use_again() -> No
 
 def test_giving_up_after_the_reply_leaves_the_line_to_others() -> None:
     scene = Scene()
-    old = scene.ticket
     scene.hear(WHOLE)
     scene.ask()
 
-    old.close()
+    scene.line.give_up(scene.told)
 
     assert scene.transport.closing is None
 

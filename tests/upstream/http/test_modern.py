@@ -7,8 +7,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
-from anyport.upstream.connection import Answer, Call, Lost
+from anyport.upstream.connection import Answer, Call, Form, Lost
 from anyport.wire.frame import Failure, Result
 from tests.upstream.fakes import run, until
 from tests.upstream.web import Heard, Reply, Scene, Site, Web, call, modern
@@ -161,6 +162,29 @@ def test_a_call_refused_for_its_headers_is_sent_again_once_the_tools_were_read_a
     play(picky, scene)
 
 
+def test_a_call_in_a_known_form_is_sent_again_in_a_better_one() -> None:
+    def picky(heard: Heard, reply: Reply) -> None:
+        if heard.fields.get("mcp-param-region") == "eu":
+            answer(heard, reply)
+        else:
+            reply.json({"id": heard.id, "error": MISMATCH}, 400)
+
+    async def scene(web: Web, at: Scene) -> None:
+        connection = await at.connected()
+        at.on_refresh = lambda: at.annotated.update(report={"Region": ("region",)})
+        frame = b'"tools/call","params":{"name":"report","arguments":%b}}'
+        form = Form("report", b'{"jsonrpc":"2.0","id":%d,"method":' + frame, reports=False)
+        answers: list[Answer] = []
+
+        connection.repeat(form, Raw(b'{"region":"eu"}'), answers.append, lambda _: None)
+        await until(lambda: bool(answers))
+
+        assert isinstance(answers[0], Result)
+        assert at.refreshed == 1
+
+    play(picky, scene)
+
+
 def test_a_call_that_is_given_up_while_the_tools_are_read_is_not_sent_again() -> None:
     async def scene(web: Web, at: Scene) -> None:
         connection = await at.connected()
@@ -200,7 +224,7 @@ def test_progress_and_the_answer_may_come_on_a_stream() -> None:
         for _ in range(3):
             answers: list[Answer] = []
             told: list[bytes] = []
-            connection.call("tools/call", b'{"name":"x"}', answers.append, told.append)
+            connection.call("tools/call", b'{"name":"x"}', answers.append, told.extend)
             await until(lambda answers=answers: bool(answers))  # type: ignore[misc]
             assert isinstance(answers[0], Result)
             assert len(told) == 1

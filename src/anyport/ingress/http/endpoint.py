@@ -84,7 +84,7 @@ class Endpoint:
 
     def _repeat(self, inlet: Inlet, visit: Visit, plain: PlainCall) -> bool:
         """Make a call again; False if it has to be looked at like any other."""
-        if plain.about:
+        if plain.about and plain.is_modern:
             return self.modern.repeat(inlet, visit, plain)
         session = self.sessions.find(visit.session_id, visit.profile, visit.principal)
         if session is None or visit.revision is NEWEST_MODERN:
@@ -269,7 +269,7 @@ class _Opening:
         self._session = session
         self._sessions = sessions
 
-    def note(self, frame: bytes) -> None:
+    def note(self, *frames: bytes) -> None:
         """Nothing happens before the answer."""
 
     def end(self, frame: bytes, code: int | None = None) -> None:

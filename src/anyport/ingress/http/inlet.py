@@ -7,15 +7,23 @@ before, and costs one look-up. Deadlines are looked after by the ingress, which 
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
-from anyport.ingress.http.body import Body, Room
-from anyport.ingress.http.reply import Fields, Opener, Stream
+from anyport.ingress.http.body import Body
+from anyport.ingress.http.reply import Fields, Host, Opener, Stream
 from anyport.ingress.http.visit import Visit
 from anyport.protocol.exchange import Pending
 from anyport.protocol.principal import LOCAL, Principal
 from anyport.wire import codec
-from anyport.wire.http import END, HEAD_BYTES_MAX, LAST_CHUNK, BadMessage, Heads, chunk, reply_head
+from anyport.wire.http import (
+    END,
+    HEAD_BYTES_MAX,
+    LAST_CHUNK,
+    BadMessage,
+    chunk,
+    reply_head,
+    streaming_head,
+)
 
 HEAD_SECONDS_MAX: Final = 10.0
 """From the first byte of a request, or from the connection, to the end of its head."""
@@ -25,8 +33,11 @@ IDLE_SECONDS_MAX: Final = 75.0
 """Between two requests on one connection."""
 STALLED_SECONDS_MAX: Final = 30.0
 """A client that stopped reading has this long to go on."""
-STREAM_UNSENT_BYTES_MAX: Final = 1024 * 1024
+STREAM_UNSENT_BYTES_MAX: Final = 32 * 1024 * 1024
 """What may wait for a client that reads its stream too slowly; then the stream is ended."""
+STREAMS_UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024
+"""What may wait for all such clients together; then each is left this much:"""
+STREAM_SHARE_BYTES: Final = 1024 * 1024
 LINGER_SECONDS_MAX: Final = 2.0
 LINGER_BYTES_MAX: Final = 4 * 1024 * 1024
 """A client that was refused may send so much more, for so long, until it reads that it was."""
@@ -38,6 +49,8 @@ KEEP_ALIVE_SECONDS: Final = 15.0
 KEEP_ALIVE: Final = b": \n\n"
 """A comment."""
 
+LARGE_BYTES: Final = 16 * 1024
+"""What is larger is not copied just to be sent in one piece."""
 TLS_HELLO: Final = b"\x16"
 """How a client begins that thinks TLS is spoken here."""
 NEVER: Final = float("inf")
@@ -45,28 +58,6 @@ JSON: Final = ("content-type", "application/json")
 _OK_JSON: Final = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
 )
-
-
-class Host(Protocol):
-    """The ingress, as a connection sees it."""
-
-    heads: Heads[Visit]
-    now: float
-    """The time of the last sweep: near enough for deadlines of seconds."""
-    room: Room
-    """For bodies."""
-
-    def arrived(self, inlet: "Inlet") -> bool:
-        """A connection was opened; False if there is no room for it."""
-
-    def gone(self, inlet: "Inlet") -> None:
-        """It is closed."""
-
-    def serve(self, inlet: "Inlet", visit: Visit, body: bytes) -> None:
-        """Answer a request."""
-
-    def send(self, inlet: "Inlet", raw: bytes) -> None:
-        """Write, once the record of what is said is safe."""
 
 
 class Inlet(asyncio.Protocol):
@@ -240,16 +231,15 @@ class Inlet(asyncio.Protocol):
 
     def _let_go(self) -> None:
         """The request on this connection takes up nothing any more."""
-        if self._body is not None:
-            self._body.let_go()
-            self._body = None
+        body, self._body = self._body, None
+        if body is not None:
+            body.let_go()
 
     def _next(self) -> None:
         """The answer is complete: the connection is free for the next request."""
         self.streaming = self.bare = False
         self.exchange = self.stream = self.opener = self.on_closed = None
-        if not self.stalled:
-            self.deadline = self._host.now + IDLE_SECONDS_MAX
+        self.deadline = self.deadline if self.stalled else self._host.now + IDLE_SECONDS_MAX
         self._let_go()
         if self.last:
             self.hang_up()
@@ -270,12 +260,12 @@ class Inlet(asyncio.Protocol):
 
     # Answers of MCP.
 
-    def note(self, frame: bytes) -> None:
-        """A frame before the answer: from now on the answer is a stream."""
+    def note(self, *frames: bytes) -> None:
+        """Frames before the answer: from now on the answer is a stream."""
         if self.stream is None and self.opener is not None and self.transport is not None:
             self.opener.open_stream(self)
         if self.stream is not None:
-            self.stream.note(frame)
+            self.stream.note(*frames)
 
     def end(self, frame: bytes, code: int | None = None) -> None:
         """The answer."""
@@ -284,7 +274,11 @@ class Inlet(asyncio.Protocol):
             self.stream.end(frame)
         elif code is None:
             if self.transport is not None:
-                self._host.send(self, _OK_JSON % (len(frame), frame))
+                if len(frame) < LARGE_BYTES:
+                    self._host.send(self, _OK_JSON % (len(frame), frame))
+                else:
+                    self._host.send(self, _OK_JSON % (len(frame), b""))
+                    self._host.send(self, frame)
                 if not (self._held or self.last or self._body):
                     self.busy = False
                     self.opener = None
@@ -335,12 +329,12 @@ class Inlet(asyncio.Protocol):
     def start(self, status: int, fields: Fields) -> None:
         """The head of an answer that comes in pieces."""
         self.streaming = True
-        self.write_raw(reply_head(status, fields, b"Transfer-Encoding: chunked\r\n"))
+        self.write_raw(streaming_head(status, tuple(fields)))
 
-    def write(self, piece: bytes) -> None:
-        """One more piece."""
-        if not self.bare:
-            self.write_raw(chunk(piece))
+    def write(self, *pieces: bytes) -> None:
+        """More of it, in one chunk."""
+        if pieces and not self.bare:
+            self.write_raw(chunk(b"".join(pieces)))
 
     def write_raw(self, raw: bytes) -> None:
         """Bytes as they are."""
@@ -353,11 +347,12 @@ class Inlet(asyncio.Protocol):
 
         One message may be larger than what may wait: it is what waits before it that counts.
         """
-        if not self.streaming or self.unsent_bytes <= STREAM_UNSENT_BYTES_MAX:
-            return True
-        if self.transport is not None:
+        crowded = self._host.unsent_bytes > STREAMS_UNSENT_BYTES_MAX
+        most = STREAM_SHARE_BYTES if crowded else STREAM_UNSENT_BYTES_MAX
+        good = not self.streaming or self.unsent_bytes <= most
+        if not good and self.transport is not None:
             self.transport.abort()
-        return False
+        return good
 
     def finish(self) -> None:
         """The last piece has been written."""

@@ -18,7 +18,7 @@ from anyport.protocol.front import ENDINGS, Relay, modern_caller, tell_ending
 from anyport.protocol.method import find_method
 from anyport.protocol.modern_front import tell_modern, unsupported_revision
 from anyport.protocol.principal import Principal
-from anyport.protocol.reading import CALL, PlainCall, Reading
+from anyport.protocol.reading import CALL, PlainCall, Reading, split_token
 from anyport.protocol.revision import NEWEST_MODERN
 from anyport.wire import codec
 
@@ -89,14 +89,14 @@ class ModernPosts:
         self._relay.begin(exchange)
 
     def _caller(self, visit: Visit, reading: Reading) -> Caller | Fault:
-        raw = bytes(reading.found["_meta"])
+        raw, token = split_token(bytes(reading.found["_meta"]))
         key = (visit.profile, visit.principal, raw)
         caller = self._callers.get(key)
         if caller is not None:
             return visit.disagreement(reading, caller.revision.name) or caller
         agrees = partial(visit.disagreement, reading)
         found = modern_caller(reading.about, visit.profile, visit.principal, HTTP, agrees)
-        lasting = reading.progress_token is None and len(raw) <= CALLER_BYTES_REMEMBERED_MAX
+        lasting = token == reading.progress_token and len(raw) <= CALLER_BYTES_REMEMBERED_MAX
         if isinstance(found, Caller) and lasting:
             if len(self._callers) >= CALLERS_REMEMBERED_MAX:
                 self._callers.clear()

@@ -27,9 +27,9 @@ class OlderSession:
         self.stream = Plain(inlet)
         self.conversation = belonging.conversation(self, SSE)
 
-    def note(self, frame: bytes) -> None:
-        """Send one frame."""
-        self.stream.note(frame)
+    def note(self, *frames: bytes) -> None:
+        """Send frames."""
+        self.stream.note(*frames)
 
     def end(self, frame: bytes, code: int | None = None) -> None:
         """Send an answer: here it is a frame like any other."""

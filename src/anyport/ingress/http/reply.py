@@ -1,10 +1,12 @@
-"""How a request over HTTP is answered, seen from whoever answers it."""
+"""How requests over HTTP are answered: what answers see of a connection, and it of the ingress."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
+from anyport.ingress.http.body import Room
+from anyport.ingress.http.visit import Visit
 from anyport.protocol.principal import Principal
-from anyport.wire.http import RequestHead
+from anyport.wire.http import Heads, RequestHead
 
 if TYPE_CHECKING:  # It imports this file.
     from anyport.ingress.http.inlet import Inlet
@@ -29,8 +31,8 @@ class Reply(Protocol):
     def start(self, status: int, fields: Fields) -> None:
         """The head of an answer that comes in pieces."""
 
-    def write(self, piece: bytes) -> None:
-        """One more piece."""
+    def write(self, *pieces: bytes) -> None:
+        """More of it."""
 
     def finish(self) -> None:
         """The last piece has been written."""
@@ -39,14 +41,38 @@ class Reply(Protocol):
 class Stream(Protocol):
     """Where frames go once an answer has become a stream that outlives its connection."""
 
-    def note(self, frame: bytes) -> None:
-        """One frame."""
+    def note(self, *frames: bytes) -> None:
+        """Frames before the last."""
 
     def end(self, frame: bytes) -> None:
         """The last frame."""
 
     def cut(self, inlet: "Inlet") -> None:
         """The connection it was sent on is gone."""
+
+
+class Host(Protocol):
+    """The ingress, as a connection sees it."""
+
+    heads: Heads[Visit]
+    now: float
+    """The time of the last sweep: near enough for deadlines of seconds."""
+    room: Room
+    """For bodies."""
+    unsent_bytes: int
+    """What clients that read too slowly had not taken at the last sweep."""
+
+    def arrived(self, inlet: "Inlet") -> bool:
+        """A connection was opened; False if there is no room for it."""
+
+    def gone(self, inlet: "Inlet") -> None:
+        """It is closed."""
+
+    def serve(self, inlet: "Inlet", visit: Visit, body: bytes) -> None:
+        """Answer a request."""
+
+    def send(self, inlet: "Inlet", raw: bytes) -> None:
+        """Write, once the record of what is said is safe."""
 
 
 class Opener(Protocol):

@@ -33,9 +33,6 @@ QUIET_SECONDS: Final = 0.02
 """How often a gateway that is about to stop looks whether it may."""
 
 
-_NOTHING_MORE: Final = (None, b"")
-
-
 class HttpIngress:
     """The gateway for clients over HTTP."""
 
@@ -49,13 +46,14 @@ class HttpIngress:
         self.heads: Heads[Visit] = Heads(reception.read)
         self.now = 0.0
         self.room = Room()
+        self.unsent_bytes = 0
         self.endpoint = endpoint
         self.inlets: set[Inlet] = set()
         self._aside = aside
         self._before_write = before_write
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time()
-        self._outbox: list[tuple[Inlet | None, bytes]] = []
+        self._outbox: dict[Inlet, list[bytes]] = {}
         self._server: asyncio.Server | None = None
         self._sweeps = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -163,23 +161,26 @@ class HttpIngress:
 
     def send(self, inlet: Inlet, raw: bytes) -> None:
         """Write, once the record of what is said is safe."""
-        if not self._outbox:
+        outbox = self._outbox
+        if not outbox:
             self._loop.call_soon(self._release)
-        self._outbox.append((inlet, raw))
+        pieces = outbox.get(inlet)
+        if pieces is None:
+            outbox[inlet] = [raw]
+        else:
+            pieces.append(raw)
 
     def _release(self) -> None:
-        outbox, self._outbox = self._outbox, []
+        outbox, self._outbox = self._outbox, {}
         self._before_write()
-        outbox.append(_NOTHING_MORE)
-        before = outbox[0][0]
-        pieces: list[bytes] = []
-        for inlet, raw in outbox:
-            if inlet is not before:
+        for inlet, pieces in outbox.items():
+            transport = inlet.transport
+            if transport is not None and (not inlet.streaming or inlet.keeps_pace):
                 # What one client gets in one turn goes out in one write.
-                if before is not None and before.keeps_pace and before.transport is not None:
-                    before.transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-                before, pieces = inlet, []
-            pieces.append(raw)
+                if len(pieces) == 1:
+                    transport.write(pieces[0])
+                else:
+                    transport.writelines(pieces)
 
     def _sweep(self) -> None:
         self.now = now = self._loop.time()
@@ -187,6 +188,7 @@ class HttpIngress:
         self._timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         for inlet in [inlet for inlet in self.inlets if inlet.deadline <= now]:
             inlet.overdue()
+        self.unsent_bytes = sum(inlet.unsent_bytes for inlet in self.inlets if inlet.stalled)
         self._sweeps += 1
         if self._sweeps % SESSION_SWEEPS == 0:
             self.endpoint.sessions.sweep(now)

@@ -53,6 +53,17 @@ class Belonging:
 class HttpSession:
     """One session over Streamable HTTP: a conversation whose messages each have a stream."""
 
+    __slots__ = (
+        "_alone",
+        "commit_seconds",
+        "conversation",
+        "id",
+        "principal",
+        "profile",
+        "shelf",
+        "used",
+    )
+
     def __init__(self, id: str, belonging: Belonging, now: float) -> None:
         self.id = id
         self.principal = belonging.principal
@@ -81,16 +92,16 @@ class HttpSession:
         carried = self._alone is not None and self._alone.carried
         return carried or self.conversation.open_requests > 0
 
-    def note(self, frame: bytes) -> None:
+    def note(self, *frames: bytes) -> None:
         """Send what belongs to no request: on the stream for that, or on one that is open."""
         if not self.alone.carried:
             # "The server MUST send each of its JSON-RPC messages on only one of the connected
             # streams": a client without a stream of its own for this reads it with an answer.
             teller = self.conversation.any_teller
             if isinstance(teller, Inlet) and teller.transport is not None and teller.opener:
-                teller.note(frame)
+                teller.note(*frames)
                 return
-        self.alone.note(frame)
+        self.alone.note(*frames)
 
     def end(self, frame: bytes, code: int | None = None) -> None:
         """Answers have streams of their own; this one carries none."""

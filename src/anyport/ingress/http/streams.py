@@ -5,11 +5,11 @@ client that lost its connection can ask for what came after the last event it sa
 events of that stream). Knows events and connections; not what the frames mean.
 """
 
-from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from anyport.ingress.http.inlet import Inlet
-from anyport.wire.events import event
+from anyport.wire.events import numbered_events, plain_events
 
 EVENTS_KEPT_MAX: Final = 512
 """Of one session, over all its streams."""
@@ -29,9 +29,13 @@ HEADERS: Final = (
 class Shelf:
     """The events one session keeps, oldest first."""
 
+    __slots__ = ("_bytes", "_count", "_kept", "_opened", "streams")
+
     def __init__(self) -> None:
         self.streams: dict[str, Resumable] = {}
-        self._kept: deque[tuple[Resumable, int, bytes]] = deque()
+        self._kept: list[tuple[Resumable, int, Sequence[bytes]]] = []
+        """What was sent at once, with the number of the first event of it."""
+        self._count = 0
         self._bytes = 0
         self._opened = 0
 
@@ -45,20 +49,33 @@ class Shelf:
         self.streams[stream.id] = stream
         return stream
 
-    def keep(self, stream: "Resumable", number: int, raw: bytes) -> None:
-        """Remember an event, and forget the oldest if there is no room."""
-        size = len(raw)
-        if size > EVENT_BYTES_KEPT_MAX:
+    def keep(self, stream: "Resumable", number: int, raws: Sequence[bytes]) -> None:
+        """Remember events from this number on, and forget the oldest if there is no room."""
+        size = sum(map(len, raws))
+        if size > EVENT_BYTES_KEPT_MAX or len(raws) > EVENTS_KEPT_MAX:
+            # Those that are small enough may each be asked for again.
+            for at, raw in enumerate(raws, number):
+                if len(raw) <= EVENT_BYTES_KEPT_MAX:
+                    self.keep(stream, at, (raw,))
             return
         kept = self._kept
-        kept.append((stream, number, raw))
+        kept.append((stream, number, raws))
+        self._count += len(raws)
         self._bytes += size
-        while len(kept) > EVENTS_KEPT_MAX or self._bytes > EVENT_BYTES_KEPT_MAX:
-            self._bytes -= len(kept.popleft()[2])
+        while self._count > EVENTS_KEPT_MAX or self._bytes > EVENT_BYTES_KEPT_MAX:
+            oldest = kept.pop(0)[2]
+            self._count -= len(oldest)
+            self._bytes -= sum(map(len, oldest))
 
     def after(self, stream: "Resumable", number: int) -> list[bytes]:
         """What a stream sent after an event."""
-        return [raw for owner, at, raw in self._kept if owner is stream and at > number]
+        return [
+            raw
+            for owner, first, raws in self._kept
+            if owner is stream
+            for at, raw in enumerate(raws, first)
+            if at > number
+        ]
 
     def find(self, last_event_id: str) -> "tuple[Resumable, int] | None":
         """The stream and the place in it that an event id names."""
@@ -103,20 +120,19 @@ class Resumable:
             inlet.write(b"id: %b-%d\nretry: %d\ndata: \n\n" % (self._name, self.count, RETRY_MS))
         missed = self._waiting if after is None else after
         if self.count > missed:
-            for raw in self._shelf.after(self, missed):
-                inlet.write(raw)
+            inlet.write(*self._shelf.after(self, missed))
         self._waiting = self.count
         if self.ended:
             self._finish()
 
-    def note(self, frame: bytes) -> None:
-        """Send one frame, or keep it until someone comes for it."""
-        self.count = count = self.count + 1
-        raw = event(frame, id=b"%b-%d" % (self._name, count))
-        self._shelf.keep(self, count, raw)
+    def note(self, *frames: bytes) -> None:
+        """Send frames, or keep them until someone comes for them."""
+        raws = numbered_events(frames, self._name, self.count + 1)
+        self._shelf.keep(self, self.count + 1, raws)
+        self.count += len(raws)
         if self._inlets:
-            self._inlets[-1].write(raw)
-            self._waiting = count
+            self._inlets[-1].write(*raws)
+            self._waiting = self.count
 
     def end(self, frame: bytes) -> None:
         """Send the last frame."""
@@ -150,10 +166,10 @@ class Plain:
         self._inlet: Inlet | None = inlet
         inlet.open_events(self, (*HEADERS, *fields))
 
-    def note(self, frame: bytes) -> None:
-        """Send one frame."""
+    def note(self, *frames: bytes) -> None:
+        """Send frames."""
         if self._inlet is not None:
-            self._inlet.write(event(frame))
+            self._inlet.write(plain_events(frames))
 
     def end(self, frame: bytes) -> None:
         """Send the last frame."""

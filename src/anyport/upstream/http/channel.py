@@ -6,12 +6,12 @@ opened at all is told to whoever keeps the server. Eras and sessions are not kno
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, ParamSpec, cast
 
 from anyport.protocol.errors import Situation
 from anyport.upstream.connection import Call, Connection, Lost
 from anyport.upstream.http.client import Client
-from anyport.upstream.http.line import Ticket, Trouble, TroubleKind
+from anyport.upstream.http.line import Line, Trouble, TroubleKind
 from anyport.upstream.http.outgoing import REDIRECTS_MAX, Outgoing, aimed, complaint, redirected
 from anyport.wire.events import Event, EventSplitter
 from anyport.wire.framing import Overlong
@@ -21,7 +21,7 @@ ENDLESS_FACTOR: Final = 2
 """An event this many times over the limit, and still no end, is not a message: it never ends."""
 
 FAREWELL_SECONDS: Final = 1.0
-"""A server that has answered on a stream has this long to end it."""
+"""A server that has answered on a stream has at most this long to end it."""
 OK: Final = 200
 """A plain number: the enumeration is slow to compare, and every reply is."""
 NOTE_SECONDS_MAX: Final = 10.0
@@ -46,6 +46,10 @@ class HttpChannel:
         self.connection: Connection
         """Whose frames these are: set before anything is sent."""
         self._on_over = on_over
+        self.parting: set[Post] = set()
+        """Calls that were answered on a stream which has not ended."""
+        self._waits = False
+        """Whether there is a time set for those to end."""
 
     def over(self, reason: str) -> None:
         """Nothing new can be sent; what is under way may still be answered."""
@@ -64,8 +68,22 @@ class HttpChannel:
 
     def note(self, head: bytes, frame: bytes) -> None:
         """Send what is not answered."""
-        ticket = self.client.request(head, frame, Note(self))
-        self.loop.call_later(NOTE_SECONDS_MAX, ticket.close)
+        taker = Note(self)
+        self.client.request(head, frame, taker)
+        self.loop.call_later(NOTE_SECONDS_MAX, self.client.give_up, taker)
+
+    def part(self, post: "Post") -> None:
+        """A call was answered on its stream: most servers end it then, and others must."""
+        self.parting.add(post)
+        if not self._waits:
+            self._waits = True
+            self.loop.call_later(FAREWELL_SECONDS, self._farewell)
+
+    def _farewell(self) -> None:
+        self._waits = False
+        parting, self.parting = self.parting, set()
+        for post in parting:
+            post.close()
 
     async def close(self) -> None:
         """Say farewell, where the server expects it."""
@@ -112,7 +130,7 @@ class HttpChannel:
 
     def send_again(self, post: "Post") -> None:
         """Send a request that the server has not taken."""
-        post.ticket = self.client.request(post.head, post.frame, post)
+        self.client.request(post.head, post.frame, post)
 
 
 class Post(Call):
@@ -121,7 +139,7 @@ class Post(Call):
     channel: HttpChannel = cast(HttpChannel, None)
     """Set before it is sent."""
     head: bytes = b""
-    ticket: Ticket | None = None
+    line: Line | None = None
     splitter: EventSplitter | None = None
     """Once the answer has become a stream."""
     hops: int = 0
@@ -133,8 +151,9 @@ class Post(Call):
 
     def answered(self, head: ReplyHead, body: bytes) -> None:
         """A whole reply."""
-        self.ticket = None  # It holds on to this call: cut, or both wait for the collector.
-        self.channel.answered(self, head, body)
+        channel = self.channel
+        if head.status != OK or not channel.connection.settles(body, self):
+            channel.answered(self, head, body)
 
     def opened(self, head: ReplyHead) -> None:
         """The answer will come on a stream, maybe the continuation of an earlier one."""
@@ -149,8 +168,7 @@ class Post(Call):
         if heard:
             self.tries = 0
             if not self.channel.connection.waits_for(self):
-                # Most servers end the stream with the answer; others must not keep a connection.
-                self.channel.loop.call_later(FAREWELL_SECONDS, self.close)
+                self.channel.part(self)
         if splitter.pending > ENDLESS_FACTOR * splitter.bytes_max:
             self.close()
             words = f"sent an event of more than {splitter.pending} bytes without an end"
@@ -158,25 +176,23 @@ class Post(Call):
 
     def closed(self, trouble: Trouble | None) -> None:
         """The stream is over."""
-        self.ticket = None
+        self.channel.parting.discard(self)
         self.channel.closed(self, trouble)
 
     def failed(self, trouble: Trouble) -> None:
         """No reply came."""
-        self.ticket = None
         self.channel.failed(self, trouble)
 
     def close(self) -> None:
         """Nobody wants the reply any more."""
-        ticket, self.ticket = self.ticket, None
-        if ticket is not None:
-            ticket.close()
+        self.channel.client.give_up(self)
 
 
 class Note:
     """Takes what becomes of a request that has no answer."""
 
     def __init__(self, channel: HttpChannel) -> None:
+        self.line: Line | None = None
         self._channel = channel
 
     def answered(self, head: ReplyHead, body: bytes) -> None:
@@ -208,23 +224,34 @@ def hand_over(
     connection: Connection, splitter: EventSplitter, portion: bytes, of: Call | None
 ) -> bool:
     """Give the messages on a portion of a stream to the connection; whether there were any."""
-    heard = False
-    for event in splitter.feed(portion):
-        heard = deliver(connection, event, of) or heard
-    return heard
+    messages = splitter.messages(portion)
+    done = 0
+    if of is not None and of.on_progress is not None:
+        reports = connection.reports(messages, of)
+        done = len(reports)
+        if reports:
+            _guarded(of.on_progress, reports)
+    for raw in messages[done:]:
+        _guarded(connection.receive, raw, of)
+    return bool(messages)
 
 
-def deliver(connection: Connection, event: Event | Overlong, of: Call | None) -> bool:
-    """Give one event to the connection; False for one that only says where the stream is."""
+def deliver(connection: Connection, event: Event | Overlong) -> None:
+    """Give the message in one event to the connection."""
     raw = event if isinstance(event, Overlong) else event.data
-    if not raw:
-        return False
+    if raw:
+        _guarded(connection.receive, raw, None)
+
+
+P = ParamSpec("P")
+
+
+def _guarded(take: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
     try:
-        connection.receive(raw, of)
+        take(*args, **kwargs)
     except Exception as error:  # noqa: BLE001 - it must not cost the events after it
         context = {"message": "A server's event was not taken", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
-    return True
 
 
 def lost(trouble: Trouble) -> Lost:

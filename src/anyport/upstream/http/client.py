@@ -8,7 +8,7 @@ from collections import deque
 from typing import Final
 
 from anyport.upstream.http.dial import Undialled, dial
-from anyport.upstream.http.line import Line, Shape, Taker, Ticket, Trouble, TroubleKind, read_shape
+from anyport.upstream.http.line import Line, Shape, Taker, Trouble, TroubleKind, read_shape
 from anyport.upstream.http.place import Place
 from anyport.wire.http import Heads
 
@@ -32,14 +32,13 @@ class Client:
         self.lines: set[Line] = set()
         self._loop = asyncio.get_running_loop()
         self._dials: set[asyncio.Task[None]] = set()
-        self._waiting: deque[tuple[Ticket, bytes]] = deque()
+        self._waiting: deque[tuple[Taker, bytes]] = deque()
         self._closed = False
         self._sweeping = False
         self._absolute = place.origin.encode() if place.proxy and not place.secure else b""
 
-    def request(self, head: bytes, body: bytes | None, taker: Taker) -> Ticket:
+    def request(self, head: bytes, body: bytes | None, taker: Taker) -> None:
         """Send a request: `head` is its lines, each with its end, without a length."""
-        ticket = Ticket(taker)
         if self._absolute:
             verb, _, rest = head.partition(b" ")
             head = b"%b %b%b" % (verb, self._absolute, rest)
@@ -50,20 +49,24 @@ class Client:
         while self.idle:
             line = self.idle.pop()
             if line.usable(self._loop.time()):
-                line.send(ticket, taker, message)
-                return ticket
-        self._wait(ticket, taker, message)
-        return ticket
+                line.send(taker, message)
+                return
+        self._wait(taker, message)
+
+    def give_up(self, taker: Taker) -> None:
+        """Nobody wants the reply any more: the connection is closed, and no callback comes."""
+        if taker.line is not None:
+            taker.line.give_up(taker)
+        else:
+            self._waiting = deque(entry for entry in self._waiting if entry[0] is not taker)
 
     def release(self, line: Line) -> None:
         """A connection is free again."""
         while self._waiting:
             if not line.open:
                 return  # It will be forgotten, and another opened.
-            ticket, message = self._waiting.popleft()
-            if ticket.wanted is not None:
-                line.send(ticket, ticket.wanted, message)
-                return
+            line.send(*self._waiting.popleft())
+            return
         line.since = self._loop.time()
         self.idle.append(line)
 
@@ -86,13 +89,14 @@ class Client:
             line.give_up(None)
         self._fail_waiting(Trouble(TroubleKind.CUT, "the connection was closed", sent=False))
 
-    def _wait(self, ticket: Ticket, taker: Taker, message: bytes) -> None:
+    def _wait(self, taker: Taker, message: bytes) -> None:
+        taker.line = None
         if self._closed or len(self._waiting) >= WAITING_REQUESTS_MAX:
             words = "the connection was closed" if self._closed else "too many requests wait for it"
             trouble = Trouble(TroubleKind.CONNECT, words, sent=False)
             self._loop.call_soon(taker.failed, trouble)
             return
-        self._waiting.append((ticket, message))
+        self._waiting.append((taker, message))
         if len(self._dials) < len(self._waiting):
             self._dial()
 
@@ -121,15 +125,13 @@ class Client:
             self._fail_waiting(trouble)
             return
         # Others are being served: only the request that this connection was for has to fail.
-        ticket, _ = self._waiting.popleft()
-        if ticket.wanted is not None:
-            ticket.wanted.failed(trouble)
+        taker, _ = self._waiting.popleft()
+        taker.failed(trouble)
 
     def _fail_waiting(self, trouble: Trouble) -> None:
         waiting, self._waiting = self._waiting, deque()
-        for ticket, _ in waiting:
-            if ticket.wanted is not None:
-                ticket.wanted.failed(trouble)
+        for taker, _ in waiting:
+            taker.failed(trouble)
 
     def _sweep(self) -> None:
         """Close what nobody has used for long, and what has gone silent."""

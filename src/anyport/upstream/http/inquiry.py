@@ -10,7 +10,7 @@ import msgspec
 
 from anyport.upstream.http.channel import ENDLESS_FACTOR, FAREWELL_SECONDS
 from anyport.upstream.http.client import Client
-from anyport.upstream.http.line import Ticket, Trouble, TroubleKind
+from anyport.upstream.http.line import Line, Trouble, TroubleKind
 from anyport.upstream.http.outgoing import REDIRECTS_MAX, aimed, redirected
 from anyport.upstream.http.place import Place
 from anyport.wire import codec
@@ -44,7 +44,7 @@ class Inquiry:
         self._on_reply: Callable[[Reply], None] | None = on_reply
         self._head = b""
         self._body: bytes | None = None
-        self._ticket: Ticket | None = None
+        self.line: Line | None = None
         self._hops = 0
         self._reply: ReplyHead | None = None
         self._splitter = EventSplitter(client.bytes_max)
@@ -52,13 +52,13 @@ class Inquiry:
     def send(self, head: bytes, body: bytes | None) -> None:
         """Send the request."""
         self._head, self._body = head, body
-        self._ticket = self._client.request(head, body, self)
+        self._client.request(head, body, self)
 
     def close(self) -> None:
         """Nobody waits any more."""
-        if self._on_reply is not None and self._ticket is not None:
+        if self._on_reply is not None:
             self._on_reply = None
-            self._ticket.close()
+            self._client.give_up(self)
 
     def answered(self, head: ReplyHead, body: bytes) -> None:
         """A whole reply."""
@@ -82,8 +82,8 @@ class Inquiry:
                 # The stream may end in peace: its connection can then be used again.
                 self._tell(self._reply, answer)
         pending = self._splitter.pending
-        if pending > ENDLESS_FACTOR * self._splitter.bytes_max and self._ticket is not None:
-            self._ticket.close()
+        if pending > ENDLESS_FACTOR * self._splitter.bytes_max:
+            self._client.give_up(self)
             words = f"it sent an event of more than {pending} bytes without an end"
             self.closed(Trouble(TroubleKind.TOO_LARGE, words))
 
@@ -93,8 +93,7 @@ class Inquiry:
 
     def leave(self) -> None:
         """The answer is there: a stream that has not ended yet is not needed any more."""
-        if self._ticket is not None:
-            self._ticket.close()
+        self._client.give_up(self)
 
     def failed(self, trouble: Trouble) -> None:
         """No reply came."""

@@ -50,6 +50,9 @@ class Trouble(msgspec.Struct, frozen=True, gc=False):
 class Taker(Protocol):
     """Who is told what becomes of one request. The last call is one of the last three."""
 
+    line: "Line | None"
+    """What the request travels on, or travelled on; None while it waits for that."""
+
     def opened(self, head: ReplyHead) -> None:
         """An event stream begins."""
 
@@ -64,25 +67,6 @@ class Taker(Protocol):
 
     def failed(self, trouble: Trouble) -> None:
         """No whole reply will come."""
-
-
-class Ticket(msgspec.Struct, eq=False):
-    """The right to give up on a request."""
-
-    _taker: Taker | None
-    line: "Line | None" = None
-    """What the request travels on, once it does."""
-
-    def close(self) -> None:
-        """Nobody wants the reply any more: the connection is closed, and no callback comes."""
-        taker, self._taker = self._taker, None
-        if self.line is not None and taker is not None:
-            self.line.give_up(taker)
-
-    @property
-    def wanted(self) -> Taker | None:
-        """Who waits, unless they gave up."""
-        return self._taker
 
 
 class Shape(msgspec.Struct, frozen=True, gc=False):
@@ -175,9 +159,9 @@ class Line(asyncio.Protocol):
             return False
         return True
 
-    def send(self, ticket: Ticket, taker: Taker, message: bytes) -> None:
+    def send(self, taker: Taker, message: bytes) -> None:
         """Send one request."""
-        ticket.line = self
+        taker.line = self
         self._taker = taker
         self._quiet_since = None
         if self._transport is not None:

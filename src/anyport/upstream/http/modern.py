@@ -70,6 +70,7 @@ class ModernChannel(HttpChannel):
 
     def _send_again(self, post: Post) -> None:
         if self.connection.waits_for(post):
+            post.form = None  # It may be outdated, too.
             self._send(post)
 
     def _send(self, call: Post) -> None:
@@ -77,12 +78,13 @@ class ModernChannel(HttpChannel):
         if name is None and method in NAMED_BY:
             call.name = name = _name(method, call.frame)
         head = self._heads.get((method, name)) or self._head(method, name)
-        if method == "tools/call" and name is not None:
+        # What was called before in the same form has no annotations: those would be in its form.
+        if call.form is None and method == "tools/call" and name is not None:
             annotated = self._catalogue.annotations(name)
             if annotated or call.fields:
                 head += _param_lines(annotated, call.fields, call.frame)
         call.head = head
-        call.ticket = self.client.request(head, call.frame, call)
+        self.client.request(head, call.frame, call)
 
     def _head(self, method: str, name: str | None) -> bytes:
         fields = self._version + field("Mcp-Method", method)

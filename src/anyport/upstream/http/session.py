@@ -126,7 +126,7 @@ class SessionChannel(HttpChannel):
         else:
             call.head = self.head
             call.session = self.session
-            call.ticket = self.client.request(self.head, frame, call)
+            self.client.request(self.head, frame, call)
 
     # What becomes of a call.
 
@@ -173,7 +173,7 @@ class SessionChannel(HttpChannel):
         if post.session != self.session:
             self.connection.settle(post, _SESSION_ENDED)
             return
-        post.ticket = self.client.request(self.stream_head(post.splitter.last_id), None, post)
+        self.client.request(self.stream_head(post.splitter.last_id), None, post)
 
     def stream_head(self, last_id: str) -> bytes:
         """Asks for a stream, from where an earlier one broke off."""

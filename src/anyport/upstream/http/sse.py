@@ -13,7 +13,7 @@ from anyport.upstream.connection import Call, Connection
 from anyport.upstream.handshake import HandshakeFailed
 from anyport.upstream.http.channel import ENDLESS_FACTOR, HttpChannel, Post, deliver
 from anyport.upstream.http.client import Client
-from anyport.upstream.http.line import Ticket, Trouble
+from anyport.upstream.http.line import Line, Trouble
 from anyport.upstream.http.outgoing import (
     REDIRECTS_MAX,
     Outgoing,
@@ -57,7 +57,7 @@ class EventsChannel(HttpChannel):
         call.channel = self
         call.frame = frame
         call.head = self.head
-        call.ticket = self.client.request(self.head, frame, call)
+        self.client.request(self.head, frame, call)
 
     def answered(self, post: Post, reply: ReplyHead, body: bytes) -> None:
         """The server has taken a call, or has not; the answer itself comes on the stream."""
@@ -106,19 +106,18 @@ class Stream:
         """Where it comes from, after redirects."""
         self._channel = channel
         self._splitter = EventSplitter(channel.bytes_max)
-        self._ticket: Ticket | None = None
+        self.line: Line | None = None
         self._head = b""
         self._hops = 0
 
     def open(self, head: bytes) -> None:
         """Ask for it."""
         self._head = head
-        self._ticket = self._channel.client.request(head, None, self)
+        self._channel.client.request(head, None, self)
 
     def close(self) -> None:
         """Nobody listens any more."""
-        if self._ticket is not None:
-            self._ticket.close()
+        self._channel.client.give_up(self)
 
     def opened(self, head: ReplyHead) -> None:
         """It is there."""
@@ -129,7 +128,7 @@ class Stream:
             if isinstance(event, Event) and event.name == "endpoint":
                 self._channel.named(event.data[:ENDPOINT_BYTES_MAX].decode(errors="replace"))
             else:
-                deliver(self._channel.connection, event, None)
+                deliver(self._channel.connection, event)
         if self._splitter.pending > ENDLESS_FACTOR * self._splitter.bytes_max:
             self.close()
             words = f"it sent an event of more than {self._splitter.pending} bytes without an end"

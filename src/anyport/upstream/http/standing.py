@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from anyport.upstream.backoff import DELAY_SECONDS_MAX, Backoff
 from anyport.upstream.http.channel import ENDLESS_FACTOR, continued, hand_over
-from anyport.upstream.http.line import Ticket, Trouble
+from anyport.upstream.http.line import Line, Trouble
 from anyport.wire.events import EventSplitter
 from anyport.wire.http import ReplyHead
 
@@ -28,7 +28,7 @@ class Standing:
         self._channel = channel
         self._chance = chance
         self._backoff = Backoff()
-        self._ticket: Ticket | None = None
+        self.line: Line | None = None
         self._splitter: EventSplitter | None = None
         self._since: float | None = None
         """When the stream that is open now began."""
@@ -43,7 +43,7 @@ class Standing:
             return
         last_id = "" if self._splitter is None else self._splitter.last_id
         head = self._channel.stream_head(last_id)
-        self._ticket = self._channel.client.request(head, None, self)
+        self._channel.client.request(head, None, self)
 
     def renew(self) -> None:
         """There is a new session: what was numbered in the old one means nothing in it."""
@@ -67,8 +67,8 @@ class Standing:
         if splitter is None:
             return
         hand_over(self._channel.connection, splitter, portion, None)
-        if splitter.pending > ENDLESS_FACTOR * splitter.bytes_max and self._ticket is not None:
-            self._ticket.close()
+        if splitter.pending > ENDLESS_FACTOR * splitter.bytes_max:
+            self._channel.client.give_up(self)
             self._splitter = None
             self._again()
 
@@ -101,7 +101,6 @@ class Standing:
 
     def _stop(self) -> None:
         """Neither a stream nor the wish for one is left."""
-        if self._ticket is not None:
-            self._ticket.close()
+        self._channel.client.give_up(self)
         if self._timer is not None:
             self._timer.cancel()
