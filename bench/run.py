@@ -26,7 +26,7 @@ from bench.prepare import HOME, LOCKS, ROOT, STUBS, Unprepared, interpreter, req
 from bench.report import Circumstances, faults, faults_text, page, section
 from bench.tables import idle_table, starts_table
 
-FULL: Final = Effort(rounds=5, seconds=1, streams=5000, starts=3)
+FULL: Final = Effort(rounds=7, seconds=2, streams=5000, starts=5)
 QUICK: Final = Effort(rounds=3, seconds=1, streams=1000, starts=2)
 FOOTPRINT: Final = "footprint"
 NAMES: Final = (*(comparison.name for comparison in COMPARISONS), FOOTPRINT)
