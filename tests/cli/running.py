@@ -122,10 +122,12 @@ def modern(connection: HTTPConnection, method: str, **params: Any) -> HTTPRespon
 
 
 def messages(response: HTTPResponse) -> Iterator[dict[str, Any]]:
-    """The messages of an event stream, as they come."""
+    """The messages of an event stream, as they come; of any other answer the one it is."""
     for line in response:
         field, _, value = line.partition(b":")
-        if field == b"data" and value.strip():  # An empty one only gives its id.
+        if line.startswith(b"{"):
+            yield json.loads(line)
+        elif field == b"data" and value.strip():  # An empty one only gives its id.
             yield json.loads(value)
 
 
@@ -164,5 +166,5 @@ def is_alive(pid: int) -> bool:
     """Whether a process still runs; one that nobody has reaped does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False

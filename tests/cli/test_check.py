@@ -42,7 +42,7 @@ def test_a_server_that_cannot_start_here_is_a_warning(stage: Stage) -> None:
     stage.configure(
         keyed={"command": "x", "env": {"KEY": "${env:ANYPORT_TEST_ABSENT}"}},
         absent={"command": "anyport-test-absent"},
-        remote={"url": "https://user:hunter2secret@example.com/mcp"},
+        remote={"url": "https://example.com/mcp", "headers": {"X": "hunter2secret"}},
     )
 
     ran = stage.run("check")
@@ -55,6 +55,17 @@ def test_a_server_that_cannot_start_here_is_a_warning(stage: Stage) -> None:
     warned = stage.run("check", "--json").json["servers"]
     assert warned["tiny"]["warnings"] == []
     assert len(warned["keyed"]["warnings"]) == 1
+
+
+def test_a_url_that_no_server_can_be_reached_by_is_a_fault(stage: Stage) -> None:
+    file = stage.configure(remote={"url": "https://user:hunter2secret@example.com/mcp"})
+
+    ran = stage.run("check")
+
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith(f"{file}:1:")
+    assert "mcpServers.remote.url must not hold a user or password (use headers)" in ran.err
+    assert "hunter2secret" not in ran.err
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,13 @@ def test_a_server_that_runs_or_is_switched_off_is_no_trouble(stage: Stage) -> No
     assert gone.startswith("is not running: ")
 
 
+def test_only_the_server_that_a_name_begins_with_is_told_to_be_down(stage: Stage) -> None:
+    stage.configure(gone={"command": "./gone"})
+
+    assert "gone" not in stage.run("call", "typo__add").err
+    assert "server 'gone' is not running: " in stage.run("call", "gone__add").err
+
+
 def test_a_tool_is_found_by_both_of_its_names_and_a_missing_one_explained(stage: Stage) -> None:
     stage.configure(off={"command": "x", "disabled": True})
 

@@ -11,7 +11,9 @@ from anyport.cli.reach import NotThere, Reach, words_of
 from anyport.cli.target import read_target
 from tests.cli.played_http import Reply, played
 
-MISSING = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"There is no profile \'x\' here"}}'
+MISSING = b'{"status":404,"detail":"There is no profile \'x\' here"}'
+PROBLEM = "application/problem+json"
+STRANGE = "is no Anyport gateway: it has no /api/v1. If it is an MCP server, 'anyport tools --url "
 
 
 def fetch(url: str, token: str | None = None) -> bytes:
@@ -56,21 +58,23 @@ def test_a_token_that_is_missing_or_wrong_is_told_apart() -> None:
 
 
 def test_what_is_not_there_can_be_told_from_other_failures() -> None:
-    missing = refused(Reply(status=404, body=MISSING))
+    missing = refused(Reply(status=404, body=MISSING, media=PROBLEM))
     assert isinstance(missing, NotThere)
     assert str(missing) == "There is no profile 'x' here"
     html = refused(Reply(status=404, body=b"<h1>404</h1>", media="text/html"))
     assert isinstance(html, NotThere)
-    assert "there is no MCP server at http://127.0.0.1:" in str(html)
+    assert STRANGE in str(html)
 
 
 @pytest.mark.parametrize(
     ("reply", "told"),
     [
-        (Reply(body=b"<html>", media="text/html"), "is no MCP server: it answered with HTTP 200"),
+        (Reply(body=b"<html>", media="text/html"), STRANGE),
+        (Reply(status=400, body=b'{"detail":"No"}', media=PROBLEM), "refuses (HTTP 400): No"),
+        (Reply(status=403, body=b'{"detail":"Not you"}'), "refuses (HTTP 403): Not you"),
         (Reply(status=503, body=b'{"detail":"Try later"}'), "refuses (HTTP 503): Try later"),
         (Reply(status=500), "is no MCP server: it answered with HTTP 500 and application/json"),
-        (Reply(media="text/event-stream"), "is no MCP server: it answered with HTTP 200"),
+        (Reply(media="text/event-stream"), STRANGE),
     ],
 )
 def test_other_replies_are_described(reply: Reply, told: str) -> None:

@@ -66,7 +66,8 @@ def test_where_a_token_is_needed_the_client_is_told_to_send_one() -> None:
 
     (command,) = (line for line in accepting.lines(colour=False) if "claude" in line)
     assert shlex.split(command)[-2:] == ["--header", "Authorization: Bearer $ANYPORT_TOKEN"]
-    assert pasted(accepting)["headers"] == {"Authorization": "Bearer ${ANYPORT_TOKEN}"}
+    assert pasted(accepting)["headers"] == {"Authorization": "Bearer ${env:ANYPORT_TOKEN}"}
+    assert "The second is for Cursor" in told(accepting)
 
 
 def test_on_every_address_an_address_is_named_that_works() -> None:

@@ -86,6 +86,24 @@ def test_without_a_configuration_the_demo_is_served_and_people_are_told_how(
     assert "\x1b" not in text
 
 
+def test_people_are_told_which_servers_do_not_run(stage: Stage) -> None:
+    stage.configure(absent={"command": "./absent"}, ends={"command": "false"})
+    with subprocess.Popen([*SERVE, "--port", "0"], stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        told = []
+        for line in process.stderr:
+            told.append(line.decode())
+            if "shows how they are" in told[-1]:
+                break
+        process.send_signal(TERM)
+        assert process.wait(WAIT_SECONDS) == 0
+    at = told.index("Ctrl-C stops it.\n")
+    absent, ends, hint = told[at + 1 :]
+    assert absent.startswith("anyport: server 'absent' will not start: the command ")
+    assert ends.startswith("anyport: server 'ends' is not running: ")
+    assert hint.startswith("anyport: 'anyport status --url http://127.0.0.1:")
+
+
 def test_with_a_profile_only_that_one_is_served(stage: Stage) -> None:
     config = stage.configure()
     both = {"profiles": {"one": {"servers": ["tiny"]}, "two": {"servers": []}}}
@@ -125,14 +143,34 @@ def test_a_port_that_is_taken_is_named_with_the_way_out(stage: Stage, taken: int
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "example.com"])
-def test_an_address_for_others_is_refused_without_tokens(stage: Stage, host: str) -> None:
+def test_an_address_for_others_is_refused_without_tokens(
+    stage: Stage, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage.configure()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [])
 
     ran = stage.run("serve", "--host", host, "--port", "0")
 
     assert (ran.code, ran.out) == (1, "")
     assert "gateway.tokens" in ran.err
     assert not stage.state.exists(), "nothing was started"
+
+
+@pytest.mark.parametrize("fault", [socket.gaierror(-2, "unknown"), UnicodeError("too long")])
+def test_a_host_that_is_nobodys_name_is_told_to_be_that(
+    stage: Stage, fault: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object) -> None:
+        raise fault
+
+    stage.configure()
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+
+    ran = stage.run("serve", "--host", "foo", "--port", "0")
+
+    assert (ran.code, ran.out) == (1, "")
+    assert "the name foo is not known: give an address of this machine with --host" in ran.err
+    assert "token" not in ran.err
 
 
 def test_with_tokens_it_listens_there_and_lets_nobody_in_without_one(stage: Stage) -> None:
@@ -215,7 +253,8 @@ def test_an_answer_that_is_on_its_way_arrives_whole(stage: Stage) -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             there.process.wait(0.3)
 
-        assert len(json.loads(answer.read())["result"]["content"][0]["text"]) == size
+        (told,) = messages(answer)  # Slow as it may be, and so maybe on a stream.
+        assert len(told["result"]["content"][0]["text"]) == size
         assert there.end()[0] == 0
 
 

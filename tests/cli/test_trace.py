@@ -32,6 +32,26 @@ def test_the_timeline_has_offsets_and_a_total(stage: Stage, story: Story, spelt:
     assert total == "2 events in 1.25 s"
 
 
+def test_a_call_that_is_noted_when_it_ends_counts_from_its_beginning(stage: Stage) -> None:
+    Story(stage.state).call(1, duration_ms=5.1)
+
+    *_, only, total = stage.run("trace", ONE).out.splitlines()
+    assert only.split()[:2] == ["+5.1", "ms"]
+    assert total == "1 event in 5.1 ms"
+
+
+def test_the_beginning_is_that_of_what_began_first(stage: Stage) -> None:
+    story = Story(stage.state)
+    story.call(1, duration_ms=10.0)
+    story.clock.now += 0.5
+    story.call(2, duration_ms=1000.0)
+    story.call(3, duration_ms=1e300)
+
+    *_, first, _, _, total = stage.run("trace", ONE).out.splitlines()
+    assert first.split()[:2] == ["+500.0", "ms"]
+    assert total == "3 events in 1.00 s"
+
+
 def test_json_is_the_lines_of_the_journal(stage: Stage, story: Story) -> None:
     ran = stage.run("trace", ONE, "--json")
     assert [json.loads(line)["metadata"]["n"] for line in ran.out.splitlines()] == [1, 2]

@@ -5,13 +5,133 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from itertools import count
 
 import pytest
 
-from tests.cli.played_http import Asked, Reply, answer, played
+from anyport.cli import occasion
+from anyport.cli import visit as module
+from tests.cli.played_http import Asked, PlayedServer, Reply, answer, played
 from tests.cli.running import Running, running
 from tests.cli.stage import Stage
 from tests.harness import WAIT_SECONDS
+
+
+def spoken(asked: Asked) -> Reply:
+    """What an MCP server with one tool answers."""
+    if asked.verb != "POST" or "id" not in asked.body:
+        return Reply(status=202)
+    answers = {
+        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {}},
+        "tools/list": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]},
+        "tools/call": {"content": [{"type": "text", "text": "done"}]},
+    }
+    return answer(asked, answers[asked.body["method"]])
+
+
+def starting(looks: int, last_error: str | None = None) -> Callable[[Asked], Reply]:
+    """A gateway whose server `slow` runs once it was looked at so often; `quick` runs at once."""
+    seen = count(1)
+
+    def play(asked: Asked) -> Reply:
+        if asked.verb != "GET":
+            return spoken(asked)
+        if asked.path == "/api/v1/profiles":
+            return Reply(body=b'{"profiles": [{"slug": "default"}]}')
+        state = "starting" if next(seen) <= looks else "running"
+        servers = {
+            "slow": {"status": state, "last_error": last_error},
+            "quick": {"status": "running", "last_error": None},
+        }
+        tools = [{"name": "t", "native_name": "t", "server": "quick"}]
+        profile = {"slug": "default", "separator": "__"}
+        page = {"profile": profile, "servers": servers, "tools": tools}
+        return Reply(body=json.dumps(page).encode())
+
+    return play
+
+
+def looks_at(server: PlayedServer) -> int:
+    return sum(asked.path == "/api/v1/profiles/default" for asked in server.asked)
+
+
+@pytest.fixture
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("quickly")
+def test_servers_that_are_starting_are_waited_for(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(occasion, "PATIENCE_SECONDS", -1.0)
+    with played(starting(3)) as server:
+        ran = stage.run("tools", "--url", server.url)
+        assert looks_at(server) == 5, "until it runs, and once more with what it offers"
+    assert (ran.code, ran.err) == (0, "anyport: waiting for slow\n")
+
+
+@pytest.mark.usefixtures("quickly")
+def test_the_wait_is_bounded_and_a_server_that_is_starting_is_called_that(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(occasion, "SETTLE_SECONDS_MAX", 0.05)
+    with played(starting(1_000_000)) as server:
+        ran = stage.run("tools", "--url", server.url)
+    assert ran.err == "anyport: server 'slow' has not started in 0.05 s\n"
+
+
+def test_a_server_that_has_failed_before_is_not_waited_for(stage: Stage) -> None:
+    with played(starting(1_000_000, "it exited with code 1")) as server:
+        ran = stage.run("tools", "--url", server.url)
+    assert ran.err == "anyport: server 'slow' is not running: it exited with code 1\n"
+
+
+def test_a_call_waits_for_no_server_but_its_own(stage: Stage) -> None:
+    with played(starting(1_000_000)) as server:
+        assert stage.run("call", "t", "--url", server.url).out == "done\n"
+        assert looks_at(server) == 1
+
+
+@pytest.mark.usefixtures("quickly")
+def test_a_tool_may_be_one_of_a_server_that_is_still_starting(stage: Stage) -> None:
+    with played(starting(3)) as server:
+        ran = stage.run("call", "slow__x", "--url", server.url)
+        assert looks_at(server) > 3
+    assert ran.err.startswith("anyport: there is no tool 'slow__x'")
+
+
+def test_status_shows_servers_as_they_are_and_waits_for_none(stage: Stage) -> None:
+    state = {"slow": {"status": "starting", "tool_count": 0, "revision": None, "era": None}}
+    state["slow"] |= {"restarts": 0, "last_error": None}
+    profile = {"slug": "default", "prefix": "always", "separator": "__", "errors": "context"}
+    pages = {
+        "/api/v1/profiles": {"profiles": [{"slug": "default"}]},
+        "/api/v1/profiles/default": {"profile": profile | {"offers": {}}, "servers": state},
+        "/api/v1/status": {"gateway": {}},
+    }
+
+    def play(asked: Asked) -> Reply:
+        if asked.verb == "GET":
+            return Reply(body=json.dumps(pages[asked.path]).encode())
+        return spoken(asked)
+
+    with played(play) as server:
+        ran = stage.run("status", "--url", server.url)
+    assert ran.out.splitlines()[1].split() == ["slow", "starting", "0", "0"]
+
+
+def test_only_the_server_that_a_name_begins_with_is_told_to_be_down(
+    stage: Stage, there: Running
+) -> None:
+    for command in ("call", "tools"):
+        for name in ("typo__add", "typo"):
+            ran = stage.run(command, name, "--url", there.url)
+            assert "there is no tool" in ran.err
+            assert "gone" not in ran.err
+        ran = stage.run(command, "gone__add", "--url", there.url)
+        assert "server 'gone' is not running: " in ran.err
 
 
 def test_its_tools_are_listed_with_their_servers(stage: Stage, there: Running) -> None:
@@ -147,24 +267,36 @@ def test_a_token_opens_the_door(stage: Stage) -> None:
 
 def test_any_other_mcp_server_can_be_visited_but_tells_less(stage: Stage) -> None:
     def play(asked: Asked) -> Reply:
-        if asked.verb != "POST":
-            return Reply(status=404, media="text/plain")
-        if "id" not in asked.body:
-            return Reply(status=202)
-        answers = {
-            "initialize": {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {}},
-            "tools/list": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]},
-            "tools/call": {"content": [{"type": "text", "text": "done"}]},
-        }
-        return answer(asked, answers[asked.body["method"]])
+        return Reply(status=404, media="text/plain") if asked.verb == "GET" else spoken(asked)
 
     with played(play) as server:
         url = f"{server.url}/some/path"
-        assert stage.run("tools", "--url", url).out.splitlines()[1].split()[0] == "t"
+        listed = stage.run("tools", "--url", url).out.splitlines()
+        assert listed == ["NAME  SERVER  DESCRIPTION", "t"], "whose it is, nobody knows"
+        assert stage.run("tools", "t", "--url", url).out.startswith("t, of the server there\n")
         assert stage.run("call", "t", "--url", url).out == "done\n"
-        ran = stage.run("status", "--url", url)
-    assert ran.code == 1
-    assert "there is no MCP server at" in ran.err
+        for command in ("status", "events", "stats"):
+            ran = stage.run(command, "--url", url)
+            assert ran.code == 1
+            assert "is no Anyport gateway: it has no /api/v1" in ran.err
+            assert f"'anyport tools --url {url}' may work" in ran.err
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        Reply(status=404, body=b'{"detail": "Not Found"}'),
+        Reply(status=405, body=b'{"error": {"code": -32000, "message": "Method not allowed."}}'),
+        Reply(body=b"<p>Hello", media="text/html"),
+        Reply(body=b'{"hello": 1}'),
+        Reply(body=[b"data: 1\n\n"], media="text/event-stream"),
+    ],
+)
+def test_whatever_others_answer_in_place_of_our_pages(stage: Stage, page: Reply) -> None:
+    with played(lambda asked: page if asked.verb == "GET" else spoken(asked)) as server:
+        assert "t" in stage.run("tools", "--url", server.url).out.split()
+        for command in ("status", "events"):
+            assert "is no Anyport gateway" in stage.run(command, "--url", server.url).err
 
 
 @pytest.mark.parametrize("command", [["tools"], ["call", "x"], ["status"], ["events"], ["stats"]])

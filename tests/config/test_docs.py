@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from anyport.config import REVISIONS, ConfigError, load
+from anyport.config import REVISIONS, ConfigError, GatewayConfig, load
 from anyport.config.entry import (
     ALIASES,
     CLIENT_ONLY,
@@ -48,7 +48,7 @@ def test_an_example_loads(tmp_path: Path, syntax: str, text: str) -> None:
     file = tmp_path / f"{stem}.{syntax}"
     file.write_text(text)
     config = load([file], ENVIRON)
-    assert config.servers or config.gateway.port == 9000
+    assert config.servers or config.gateway != GatewayConfig(), "it says something"
 
 
 def test_the_overlay_lies_over_a_clients_file(tmp_path: Path) -> None:

@@ -136,6 +136,10 @@ def test_a_path_is_absolute_even_when_the_file_was_named_relatively(
             "url must be an address such as https://example.com/mcp",
         ),
         (
+            'url = "http://${env:WORD}@a.example/"',
+            "url must not hold a user or password: use headers",
+        ),
+        (
             'url = "http://a/"\nheaders = { A = "${env:BREAK}" }',
             "headers.A has a character no header can carry",
         ),
@@ -211,6 +215,18 @@ def test_what_keeps_a_server_from_starting_and_no_other(
         (
             'url = "a.example/hunter2"',
             "2:7: mcpServers.x.url must be an address such as https://example.com/mcp",
+        ),
+        (
+            'url = "http://me:hunter2@a.example/mcp"',
+            "2:7: mcpServers.x.url must not hold a user or password (use headers)",
+        ),
+        (
+            'url = "http://hunter2@a.example/mcp"',
+            "2:7: mcpServers.x.url must not hold a user or password (use headers)",
+        ),
+        (
+            'url = "http://a.example/é"',
+            "2:7: mcpServers.x.url must have an ASCII path (escape what is not, such as %C3%A9)",
         ),
         (
             'url = "https://a:99999/"',

@@ -85,7 +85,7 @@ async def _called(given: Given, wish: Wish) -> bytes | ErrorAnswer | CommandFail
     ) as here:
         entry = await here.find(wish.name)
         if entry is None and not here.takes_any_name:
-            here.tell_troubles()
+            here.tell_troubles(wish.name)
             return CommandFailed(here.explain_missing(wish.name))
         schema = {} if entry is None else msgspec.json.decode(entry.raw).get("inputSchema", {})
         try:

@@ -59,7 +59,7 @@ def describe(config: Config, environ: Mapping[str, str]) -> dict[str, Any]:
             slug: {
                 "reached_by": reached_by(server),
                 "disabled": server.disabled,
-                "warnings": list(_warnings(server, environ)),
+                "warnings": list(obstacles(server, environ)),
             }
             for slug, server in config.servers.items()
         },
@@ -77,7 +77,7 @@ def reached_by(server: ServerConfig) -> str:
     return printable(Redactor(server.secrets)(text))
 
 
-def _warnings(server: ServerConfig, environ: Mapping[str, str]) -> Iterator[str]:
+def obstacles(server: ServerConfig, environ: Mapping[str, str]) -> Iterator[str]:
     """Why a server of a sound configuration will not run on this machine."""
     if server.disabled:
         return

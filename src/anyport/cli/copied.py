@@ -18,9 +18,8 @@ import msgspec
 from anyport.cli import places
 from anyport.cli.loop import run
 from anyport.cli.options import Given
-from anyport.cli.reach import Reach
+from anyport.cli.reach import API, Reach, no_gateway
 from anyport.cli.target import Target, read_target
-from anyport.cli.visit import API
 from anyport.gateway.tools import EVENTS_LIMIT_MAX
 from anyport.record.journal import FILE_NAME
 
@@ -122,7 +121,10 @@ class Copied:
         try:
             while True:
                 raw = await reach.get(f"{API}/events?{urlencode(question)}")
-                page = msgspec.json.decode(raw, type=Page)
+                try:
+                    page = msgspec.json.decode(raw, type=Page)
+                except msgspec.DecodeError:
+                    raise no_gateway(self._target) from None
                 pages.append(page.events)
                 if page.next_cursor is None:
                     break

@@ -33,11 +33,15 @@ class Front(Protocol):
     def takes_any_name(self) -> bool:
         """Whether tools can be called that are not listed."""
 
+    @property
+    def knows_servers(self) -> bool:
+        """Whether it is a gateway of ours, and tells whose a tool is."""
+
     async def settle(self) -> None:
         """Wait until every server has told what it offers, or until waiting is pointless."""
 
-    def tell_troubles(self) -> None:
-        """Say on stderr which servers are missing, and why."""
+    def tell_troubles(self, name: str | None = None) -> None:
+        """Say on stderr which servers are missing, and why; for a named tool, only its own."""
 
     async def find(self, name: str) -> Entry | None:
         """The tool of that name."""

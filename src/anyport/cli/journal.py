@@ -6,7 +6,7 @@ are understood.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,6 +47,14 @@ class Event(msgspec.Struct, frozen=True):
     def moment(self) -> datetime:
         """When; other writers may leave the zone out and mean UTC."""
         return self.timestamp if self.timestamp.tzinfo else self.timestamp.replace(tzinfo=UTC)
+
+    @property
+    def began(self) -> datetime:
+        """When what it tells of began; a duration that nobody can have is left out."""
+        try:
+            return self.moment - timedelta(milliseconds=max(self.duration_ms or 0.0, 0.0))
+        except OverflowError:
+            return self.moment
 
     @property
     def server(self) -> str:

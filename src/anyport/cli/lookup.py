@@ -1,4 +1,4 @@
-"""Why no tool has a name, and which one may be meant."""
+"""Why no tool has a name, and which one, of which server, may be meant."""
 
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
@@ -7,6 +7,11 @@ from typing import Final
 from anyport.routing.catalog import Entry
 
 SUGGESTIONS_MAX: Final = 3
+
+
+def meant(name: str, slug: str, separator: str) -> bool:
+    """Whether a tool's name says that it is of this server."""
+    return name.startswith(f"{slug}{separator}")
 
 
 def explain_missing(
@@ -18,7 +23,7 @@ def explain_missing(
         count = "two" if len(same) == 2 else "several"
         return f"{count} servers have '{name}': {', '.join(same)}"
     for slug in disabled:
-        if name.startswith(f"{slug}{separator}"):
+        if meant(name, slug, separator):
             return f"there is no tool '{name}'; server '{slug}' is disabled in the configuration"
     known = {entry.native: entry.public for entry in entries} | {
         entry.public: entry.public for entry in entries

@@ -5,12 +5,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from anyport.cli.caller import Ask, Caller, Tell
 from anyport.cli.ending import say
 from anyport.cli.inside import inside
-from anyport.cli.lookup import explain_missing
+from anyport.cli.lookup import explain_missing, meant
 from anyport.cli.setup import Setup
 from anyport.gateway.profile import Profile
 from anyport.gateway.runtime import Gateway
@@ -36,6 +36,7 @@ class Occasion:
     gateway: Gateway
     profile: Profile
     caller: Caller
+    knows_servers: ClassVar[bool] = True
 
     async def settle(self, enough: Callable[[], bool] = lambda: False) -> None:
         """Wait until every server has told what it offers or failed, or until it is `enough`."""
@@ -91,11 +92,12 @@ class Occasion:
         """What `gateway_status` says."""
         return self.gateway.status(self.profile)
 
-    def tell_troubles(self) -> None:
-        """Say on stderr which servers are missing, and why."""
+    def tell_troubles(self, name: str | None = None) -> None:
+        """Say on stderr which servers are missing, and why; for a named tool, only its own."""
+        separator = self.profile.config.separator
         for slug, server in self.profile.servers.items():
             trouble = describe_trouble(server)
-            if trouble is not None:
+            if trouble is not None and (name is None or meant(name, slug, separator)):
                 say(f"server '{slug}' {trouble}")
 
 

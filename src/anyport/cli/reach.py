@@ -14,8 +14,17 @@ from anyport.upstream.http.line import Line, Taker, Trouble, TroubleKind
 from anyport.wire import codec
 from anyport.wire.http import ReplyHead
 
+API: Final = "/api/v1"
+
 WORDS_CHARS_MAX: Final = 300
 """Of what a stranger says; more would hide what we say."""
+
+
+PROBLEM: Final = "application/problem+json"
+"""How our gateway words what it cannot answer; others hardly do."""
+
+NOT_TELLING: Final = frozenset({401, 403})
+"""Refusals that do not tell who refuses."""
 
 
 class NotThere(CommandFailed):
@@ -68,11 +77,15 @@ class _Page:
         self.body = asyncio.get_running_loop().create_future()
 
     def answered(self, head: ReplyHead, body: bytes) -> None:
-        good = head.status == 200 and head.media_type == "application/json"
-        self._settle(body if good else refusal(self._target, head, body))
+        if head.status == 200 and head.media_type == "application/json":
+            self._settle(body)
+        elif head.media_type == PROBLEM or head.status in NOT_TELLING or head.status >= 500:
+            self._settle(refusal(self._target, head, body))
+        else:
+            self._settle(no_gateway(self._target))
 
     def opened(self, head: ReplyHead) -> None:
-        self._settle(refusal(self._target, head, b""))
+        self._settle(no_gateway(self._target))
 
     def portion(self, portion: bytes) -> None:
         """Nobody asked for a stream."""
@@ -96,6 +109,15 @@ def unreachable(target: Target, trouble: Trouble) -> CommandFailed:
             "Is a gateway running there? 'anyport serve' starts one"
         )
     return CommandFailed(f"{target} gave no answer: {printable(trouble.words)}")
+
+
+def no_gateway(target: Target) -> NotThere:
+    """Somebody answers there who has none of our gateway's pages."""
+    return NotThere(
+        f"what answers at {target.place.origin} is no Anyport gateway: "
+        f"it has no {target.root}{API}. "
+        f"If it is an MCP server, 'anyport tools --url {target}' may work"
+    )
 
 
 def refusal(target: Target, head: ReplyHead, body: bytes) -> CommandFailed:

@@ -70,6 +70,8 @@ class Ready:
         yield "To use it, tell your client one of these:"
         yield f"  {self._command()}"
         yield f"  {self._entry()}"
+        if self.guarded:
+            yield f"The second is for Cursor; other clients may write {TOKEN_VARIABLE} another way."
         yield ""
         yield paint("Ctrl-C stops it.", _DIM)
 
@@ -82,7 +84,7 @@ class Ready:
     def _entry(self) -> str:
         entry: dict[str, Any] = {"type": "http", "url": self.profiles[0].url}
         if self.guarded:
-            entry["headers"] = {"Authorization": f"Bearer ${{{TOKEN_VARIABLE}}}"}
+            entry["headers"] = {"Authorization": f"Bearer ${{env:{TOKEN_VARIABLE}}}"}
         return f'"mcpServers": {{ "anyport": {json.dumps(entry)} }}'
 
 

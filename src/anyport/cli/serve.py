@@ -20,6 +20,7 @@ from anyport.cli import places
 from anyport.cli.ending import CommandFailed, say
 from anyport.cli.loop import run
 from anyport.cli.options import HOST, PORT, Given, Listening
+from anyport.cli.outlook import Outlook
 from anyport.cli.ready import Ready, ready
 from anyport.cli.render import flush, out_json
 from anyport.cli.setup import announced_config
@@ -61,7 +62,7 @@ def serve(given: Given, listening: Listening) -> int:
     host, port = address(config, listening)
     refusal = exposure(config, host)
     if refusal is not None:
-        raise CommandFailed(refusal)
+        raise CommandFailed(unknown_name(host, port) or refusal)
     state_dir = places.state_dir(given.state_dir, os.environ)
     served = run(_serve(config, state_dir, (host, port), as_json=given.json))
     if isinstance(served, CommandFailed):
@@ -89,8 +90,12 @@ async def _serve(
             in_use = await ingress.listen(*place)
         except OSError as error:
             return CommandFailed(explain(error, *place))
-        _tell(ready(config, *in_use), as_json=as_json)
+        accepting = ready(config, *in_use)
+        _tell(accepting, as_json=as_json)
         start_servers(gateway)
+        if not as_json:
+            later = asyncio.get_running_loop().call_later
+            Outlook(gateway, accepting.url, say).begin(os.environ, later)
         code = await stopping.wait_asked()
         patience = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, _ask_for_patience)
         gateway.draining = True
@@ -133,6 +138,15 @@ def _tell(accepting: Ready, *, as_json: bool) -> None:
 def _ask_for_patience() -> None:
     seconds = LAME_DUCK_SECONDS + DRAIN_SECONDS_MAX
     say(f"finishing what is open, for {seconds:g} s at most; a second signal stops it at once")
+
+
+def unknown_name(host: str, port: int) -> str | None:
+    """Why a host is no address at all; None for one that is, or may be."""
+    try:
+        socket.getaddrinfo(host, port)
+    except (OSError, UnicodeError):
+        return explain(socket.gaierror(), host, port)
+    return None
 
 
 def explain(error: OSError, host: str, port: int) -> str:

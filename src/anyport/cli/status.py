@@ -28,7 +28,8 @@ async def _told(given: Given, *, follow: bool) -> int:
             # Whoever follows wants to see the start as well.
             _show(await here.report(), as_json=given.json, follow=True)
             flush()
-        await here.settle()
+        if given.url is None:
+            await here.settle()
         while True:
             report = await here.report()
             _show(report, as_json=given.json, follow=follow)

@@ -1,5 +1,6 @@
 """`anyport trace`: everything that belongs to one trace, from its beginning."""
 
+from datetime import datetime
 from typing import Final
 
 from anyport.cli.copied import journal
@@ -26,14 +27,16 @@ def trace(given: Given, trace_id: str) -> int:
         out_lines(lines)
         return GOOD
     story = [event for line in lines if (event := decode(line)) is not None]
-    begin = story[0]
-    out(printable(f"trace {begin.trace_id}, {begin.moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"))
+    # What is noted when it ends began before that.
+    begin = min(event.began for event in story)
+    out(printable(f"trace {story[0].trace_id}, {begin.astimezone():%Y-%m-%d %H:%M:%S %Z}"))
     table(TITLES, [_row(event, begin) for event in story], whole=WHOLE)
-    out(f"{len(story)} events in {milliseconds(_offset_ms(story[-1], begin))}")
+    count = "1 event" if len(story) == 1 else f"{len(story)} events"
+    out(f"{count} in {milliseconds(_offset_ms(story[-1], begin))}")
     return GOOD
 
 
-def _row(event: Event, begin: Event) -> tuple[str, ...]:
+def _row(event: Event, begin: datetime) -> tuple[str, ...]:
     return (
         f"+{milliseconds(_offset_ms(event, begin))}",
         event.event_type.removeprefix("gateway."),
@@ -45,5 +48,5 @@ def _row(event: Event, begin: Event) -> tuple[str, ...]:
     )
 
 
-def _offset_ms(event: Event, begin: Event) -> float:
-    return (event.moment - begin.moment).total_seconds() * 1000
+def _offset_ms(event: Event, begin: datetime) -> float:
+    return (event.moment - begin).total_seconds() * 1000

@@ -4,25 +4,42 @@ Tools are listed and called as any client would. Whose they are, and how servers
 asked of the gateway's API; an MCP server that has none can be visited, too, but tells less.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import unquote
 
 import msgspec
 
+from anyport.cli import occasion
 from anyport.cli.caller import Ask, Caller, Tell
 from anyport.cli.ending import CommandFailed, say
-from anyport.cli.lookup import explain_missing
+from anyport.cli.lookup import explain_missing, meant
 from anyport.cli.outside import outside
-from anyport.cli.reach import NotThere, Reach
+from anyport.cli.reach import API, NotThere, Reach, no_gateway
 from anyport.cli.target import Target
 from anyport.config.schema import DEFAULT_PROFILE
 from anyport.routing.catalog import Entry
 
-API: Final = "/api/v1"
 CONFIG_KEYS: Final = ("prefix", "separator", "errors")
 WELL: Final = frozenset({"running", "disabled"})
+
+LOOK_SECONDS: Final = 0.1
+"""Between two looks at servers that are starting; a gateway has more to do than to answer us."""
+
+
+class Named(msgspec.Struct, frozen=True):
+    """A profile in a list of them."""
+
+    slug: str
+
+
+class Profiles(msgspec.Struct, frozen=True):
+    """Every profile."""
+
+    profiles: tuple[Named, ...]
 
 
 class Owned(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,42 +71,94 @@ class Visit:
         self._shown = Shown()
 
     @property
+    def knows_servers(self) -> bool:
+        """Whether it is a gateway of ours, and tells whose a tool is."""
+        return bool(self._shown.profile)
+
+    @property
     def servers(self) -> tuple[str, ...]:
         """The servers of the profile."""
         return tuple(self._shown.servers)
 
     async def settle(self) -> None:
-        """Ask for everything anew. The gateway itself waits for servers that are starting."""
-        tools = await self.caller.list_all("tools/list", "tools")
-        try:
-            self._shown = await self._look()
-        except NotThere:
-            self._shown = Shown()  # No gateway of ours: what it lists must do.
-        owners = {tool.name: tool for tool in self._shown.tools}
-        self.entries = [_entry(tool, owners) for tool in tools]
+        """Wait until no server is starting, for as long as at home, then ask for everything."""
+        await self._wait(lambda: self._starting)
+        await self._ask()
 
-    def tell_troubles(self) -> None:
-        """Say on stderr which servers are missing, and why."""
+    def tell_troubles(self, name: str | None = None) -> None:
+        """Say on stderr which servers are missing, and why; for a named tool, only its own."""
         for slug, server in self._shown.servers.items():
+            if name is not None and not meant(name, slug, self._separator):
+                continue
             if server["status"] not in WELL:
-                reason = server["last_error"] or "no reason is known"
-                say(f"server '{slug}' is not running: {reason}")
+                say(f"server '{slug}' {describe_trouble(server)}")
 
     async def find(self, name: str) -> Entry | None:
-        """The tool of that name, or with that native name if one server alone has it."""
-        await self.settle()
+        """The tool of that name, or with that native name if one server alone has it.
+
+        Waits no longer than its own server needs.
+        """
+        await self._ask()
+        entry = self._named(name)
+        if self._starting and (entry is None or entry.slug in self._starting):
+            await self._wait(lambda: self._starting if entry is None else self._still(entry.slug))
+            await self._ask()
+            entry = self._named(name)
+        return entry
+
+    def _named(self, name: str) -> Entry | None:
         for entry in self.entries:
             if entry.public == name:
                 return entry
         same = [entry for entry in self.entries if entry.native == name]
         return same[0] if len(same) == 1 else None
 
+    @property
+    def _separator(self) -> str:
+        return str(self._shown.profile.get("separator", "__"))
+
+    @property
+    def _starting(self) -> list[str]:
+        """Who may be worth waiting for: one that has failed before has told enough."""
+        servers = self._shown.servers.items()
+        return [slug for slug, server in servers if is_first_start(server)]
+
+    def _still(self, slug: str) -> list[str]:
+        return [slug] if slug in self._starting else []
+
+    async def _wait(self, waiting_for: Callable[[], list[str]]) -> None:
+        """Look until nobody is waited for any more, or until waiting is pointless."""
+        began = time.monotonic()
+        told = False
+        self._shown = await self._shown_now()
+        while waiting := waiting_for():
+            waited = time.monotonic() - began
+            if waited > occasion.SETTLE_SECONDS_MAX:
+                return
+            if waited > occasion.PATIENCE_SECONDS and not told:
+                told = True
+                say(f"waiting for {', '.join(waiting)}")
+            await asyncio.sleep(LOOK_SECONDS)
+            self._shown = await self._shown_now()
+
+    async def _ask(self) -> None:
+        """What is offered, and whose it is."""
+        tools = await self.caller.list_all("tools/list", "tools")
+        self._shown = await self._shown_now()
+        owners = {tool.name: tool for tool in self._shown.tools}
+        self.entries = [_entry(tool, owners) for tool in tools]
+
+    async def _shown_now(self) -> Shown:
+        try:
+            return await self._look()
+        except NotThere:
+            return Shown()  # No gateway of ours: what it lists must do.
+
     def explain_missing(self, name: str) -> str:
         """Why no tool has this name, and which one may be meant."""
         servers = self._shown.servers.items()
         disabled = [slug for slug, server in servers if server["status"] == "disabled"]
-        separator = self._shown.profile.get("separator", "__")
-        return explain_missing(name, self.entries, disabled=disabled, separator=separator)
+        return explain_missing(name, self.entries, disabled=disabled, separator=self._separator)
 
     async def report(self) -> dict[str, Any]:
         """What `gateway_status` says.
@@ -147,8 +216,24 @@ async def profiles_at(reach: Reach) -> list[str]:
     Raises:
         CommandFailed: it does not tell.
     """
-    page = msgspec.json.decode(await reach.get(f"{API}/profiles"))
-    return [str(profile["slug"]) for profile in page["profiles"]]
+    page = await reach.get(f"{API}/profiles")
+    try:
+        profiles = msgspec.json.decode(page, type=Profiles).profiles
+    except msgspec.DecodeError:
+        raise no_gateway(reach.target) from None
+    return [profile.slug for profile in profiles]
+
+
+def is_first_start(server: Mapping[str, Any]) -> bool:
+    """Whether a server is starting and has not failed yet."""
+    return bool(server["status"] == "starting" and server["last_error"] is None)
+
+
+def describe_trouble(server: Mapping[str, Any]) -> str:
+    """Why the tools of a server that does not run are missing or old."""
+    if is_first_start(server):
+        return f"has not started in {occasion.SETTLE_SECONDS_MAX:g} s"
+    return f"is not running: {server['last_error'] or 'no reason is known'}"
 
 
 async def _named_profiles(reach: Reach, error: NotThere) -> CommandFailed:

@@ -154,8 +154,12 @@ class _Builder:
             fit = False
         if not fit:
             self._object(spot, "url", "must be an address such as https://example.com/mcp")
-        elif parts.password:
-            self._secrets.add(parts.password)
+        elif parts.username is not None or parts.password is not None:
+            self._secrets.update({parts.password or ""} - {""})
+            self._object(spot, "url", "must not hold a user or password", "use headers")
+        elif not f"{parts.path}{parts.query}".isascii():
+            objection = "must have an ASCII path"
+            self._object(spot, "url", objection, "escape what is not, such as %C3%A9")
 
     def _args(self) -> tuple[str, ...]:
         if "args" not in self._keys:
@@ -269,12 +273,12 @@ class _Builder:
             self._object(spot, label, "is empty")
         return value or None
 
-    def _object(self, spot: Spot, label: str, objection: str) -> None:
+    def _object(self, spot: Spot, label: str, objection: str, hint: str = "") -> None:
         """A fault where the file says it so, a reason not to start where the environment does."""
         if "${" in spot.value:
-            self._unresolved.append(f"{label} {objection}")
+            self._unresolved.append(f"{label} {objection}" + (f": {hint}" if hint else ""))
         else:
-            self._faults.add(spot.fault(f"{spot.name} {objection}"))
+            self._faults.add(spot.fault(f"{spot.name} {objection}", hint))
 
 
 _PROTOCOL: Final = partial(expect.choice, valid=PROTOCOLS)

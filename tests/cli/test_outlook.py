@@ -1,0 +1,89 @@
+"""What is told about the servers of a gateway that has just started."""
+
+import asyncio
+import os
+from collections.abc import Callable
+
+import pytest
+
+from anyport.cli import outlook as module
+from anyport.cli.options import Given
+from anyport.cli.outlook import Outlook
+from anyport.cli.setup import read_setup
+from anyport.gateway.runtime import Gateway
+from anyport.gateway.serving import start_servers
+from tests.cli.stage import Stage
+from tests.harness import WAIT_SECONDS
+
+MUTE = {"command": "sh", "args": ["-c", "cat >/dev/null"], "protocol": "legacy"}
+"""Reads everything and never answers."""
+
+HINT = "'anyport status --url http://here' shows how they are"
+
+
+def told() -> list[str]:
+    """What is said about the servers of the configuration, until nothing more will be."""
+
+    async def look() -> list[str]:
+        setup = read_setup(Given())
+        said: list[str] = []
+        timers: asyncio.Queue[Callable[[], None]] = asyncio.Queue()
+        async with Gateway(setup.config, setup.state_dir, sole=False) as gateway:
+            start_servers(gateway)
+            outlook = Outlook(gateway, "http://here", said.append)
+            outlook.begin(os.environ, lambda _, then: timers.put_nowait(then))
+            async with asyncio.timeout(WAIT_SECONDS):
+                while not timers.empty():
+                    await asyncio.sleep(module.OUTLOOK_LOOK_SECONDS)
+                    timers.get_nowait()()
+        return said
+
+    return asyncio.run(look())
+
+
+def test_nothing_is_said_of_servers_that_run_or_are_switched_off(stage: Stage) -> None:
+    stage.configure(off={"command": "./absent", "disabled": True})
+    assert told() == []
+
+
+def test_a_server_that_cannot_start_here_is_told_once_with_all_its_reasons(stage: Stage) -> None:
+    stage.configure(
+        absent={"command": "./absent", "cwd": "./nowhere"},
+        unset={"command": "x", "env": {"A": "${env:NOT_SET_ANYWHERE}"}},
+    )
+    absent, unset, hint = told()
+    assert absent.startswith("server 'absent' will not start: the command ")
+    assert "; the working directory " in absent
+    assert unset.startswith("server 'unset' will not start: env.A needs the environment variable")
+    assert hint == HINT
+
+
+def test_a_server_that_fails_is_told_with_the_reason(stage: Stage) -> None:
+    stage.configure(ends={"command": "false"})
+    ends, hint = told()
+    assert ends.startswith("server 'ends' is not running: ")
+    assert "no reason is known" not in ends
+    assert hint == HINT
+
+
+def test_a_server_that_takes_longer_is_still_starting(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "OUTLOOK_SECONDS_MAX", 0.15)
+    stage.configure(tiny={"command": "x", "disabled": True}, mute=MUTE)
+    assert told() == ["server 'mute' is still starting", HINT]
+
+
+def test_nothing_is_said_any_more_by_a_gateway_that_stops(stage: Stage) -> None:
+    stage.configure(absent={"command": "./absent"})
+
+    async def look() -> list[str]:
+        setup = read_setup(Given())
+        said: list[str] = []
+        async with Gateway(setup.config, setup.state_dir, sole=False) as gateway:
+            gateway.draining = True
+            Outlook(gateway, "http://here", said.append).begin({}, lambda *_: said.append("later"))
+        return said
+
+    (only,) = asyncio.run(look())
+    assert only.startswith("server 'absent' will not start: ")
