@@ -47,6 +47,8 @@ INTERNAL: Final = {
     "wire/codec.py SHALLOW_BYTES": "less than another that is listed",
     "wire/http.py HEADS_WRITTEN_MAX": "a cache",
     "ingress/http/inlet.py LARGE_BYTES": "how answers are written",
+    "gateway/parks.py GATHER_SECONDS": "how questions are put together",
+    "gateway/parks.py ID_BYTES": "how strong a name is",
     "gateway/memory.py FREE_BYTES_MAX": "a wish to the allocator",
     "gateway/memory.py MMAP_BYTES_MIN": "a wish to the allocator",
     "gateway/metrics.py UNSORTED_TIMES_MAX": "how often times are sorted",

@@ -16,7 +16,7 @@ from anyport.protocol.method import Kind
 from anyport.record.journal import Journal
 from anyport.routing.route import Route
 from anyport.upstream.server import Server
-from tests.gateway.fakes import LEGACY, Asked, FakeServer, profile_of
+from tests.gateway.fakes import LEGACY, Asked, FakeServer, Later, profile_of
 from tests.upstream.fakes import say
 
 
@@ -35,6 +35,9 @@ class FakeDesk:
 
     def subscribe(self, exchange: Exchange, server: Server, route: Route) -> None:
         self.asked.append(route.native)
+
+    def wait_for_server(self, server: Server, waited: float, then: Callable[[], None]) -> None:
+        self.waiting.append(then)
 
     def wait_for_lists(self, profile: Profile, then: Callable[[], None]) -> None:
         self.waiting.append(then)
@@ -58,8 +61,9 @@ class Scene:
         self.ledger = Ledger(
             journal, lambda: self.now, lambda size: bytes([1]) * size, self.metrics
         )
-        world = World(clock=lambda: self.now, report=self.broken.append)
-        leases = Leases(sole=True)
+        self.later = Later()
+        world = World(clock=lambda: self.now, report=self.broken.append, later=self.later)
+        leases = Leases(self.later, sole=True)
         self.relay = Relay({"default": self.profile}, self.ledger, self.deadlines, leases, world)
         self.desk = self.relay.desk = FakeDesk()
 
@@ -70,6 +74,11 @@ class Scene:
 
     def answer(self, **outcome: Any) -> None:
         say(self.server.connection, id=self.server.channel.sent[0]["id"], **outcome)
+
+    def overheads(self) -> float:
+        """The gateway's own time, of all calls together."""
+        self.metrics.settle()
+        return sum(histogram[-1] for histogram in self.metrics.overheads.values())
 
     @property
     def statuses(self) -> list[str]:

@@ -156,6 +156,26 @@ def test_a_list_does_not_wait_for_ever_and_the_next_not_at_all() -> None:
     assert tools(scene.ask("tools/list"))[2:] == ["one__a"]
 
 
+def test_whoever_needs_one_server_waits_for_that_one_and_within_its_time() -> None:
+    scene = Scene()
+    told: list[str] = []
+    scene.server.listed = False
+    scene.desk.wait_for_server(scene.server, 2.0, lambda: told.append("listed"))
+    scene.desk.lists_settled()
+    assert told == []
+    assert [seconds for seconds, _ in scene.later.due] == [scene.server.config.timeout_seconds - 2]
+
+    scene.server.offer(Kind.TOOLS, "echo")
+    scene.desk.lists_settled()
+    scene.later.pass_by()
+
+    assert told == ["listed"]
+    late = FakeServer("late")
+    scene.desk.wait_for_server(late, 1e9, lambda: told.append("too late"))
+    scene.later.pass_by()
+    assert told == ["listed", "too late"]
+
+
 def test_a_list_that_was_cancelled_while_it_waited_is_not_answered() -> None:
     scene = Scene()
     asked = scene.ask("tools/list")

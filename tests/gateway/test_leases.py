@@ -1,12 +1,16 @@
 """Which connection a request uses."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from anyport.gateway.leases import Leases, lease_key
+from anyport.gateway.leases import SEAT_IDLE_SECONDS, SEATS_MAX, Leases, lease_key
+from anyport.protocol.capability import client_capabilities
+from anyport.protocol.exchange import Caller
+from anyport.protocol.principal import Principal
 from anyport.upstream.server import SHARED
-from tests.gateway.fakes import MODERN, FakeSession, caller
+from tests.gateway.fakes import MODERN, FakeServer, FakeSession, Later, caller
 
 ASKABLE: dict[str, object] = {"elicitation": {}, "roots": {}}
 
@@ -45,7 +49,7 @@ def test_capabilities_that_are_not_carried_are_not_declared() -> None:
 
 
 def test_the_key_of_a_session_is_made_once_and_forgotten_with_it() -> None:
-    leases, by = Leases(sole=True), caller(FakeSession("mine", ASKABLE))
+    leases, by = Leases(Later(), sole=True), caller(FakeSession("mine", ASKABLE))
     key = leases.key("auto", by)
 
     assert leases.key("auto", by) is key
@@ -53,3 +57,79 @@ def test_the_key_of_a_session_is_made_once_and_forgotten_with_it() -> None:
     leases.forget("mine")
     assert leases.key("auto", by) is not key
     assert leases.key("auto", caller()) is SHARED
+
+
+# One call at a time.
+
+
+class Watched(FakeServer):
+    """Tells whose connections it closed."""
+
+    def __init__(self) -> None:
+        super().__init__("s")
+        self.dropped: list[str] = []
+
+    def drop(self, owner: str) -> None:
+        self.dropped.append(owner)
+
+
+def asking(**capabilities: object) -> Caller:
+    declared = client_capabilities(json.dumps(capabilities).encode())
+    assert declared is not None
+    return replace(caller(revision=MODERN), capabilities=declared)
+
+
+def test_calls_of_a_client_without_a_session_have_a_connection_each() -> None:
+    leases, server, by = Leases(Later(), sole=False), Watched(), asking(elicitation={})
+
+    first, second = leases.seat(server, by), leases.seat(server, by)
+
+    assert first is not None
+    assert second is not None
+    assert first.key.owner != second.key.owner
+    assert first.key.interactive
+    assert json.loads(first.key.capabilities) == {"elicitation": {}}
+    leases.leave(server, by, first)
+    assert leases.seat(server, by) is first, "the next call may have it"
+
+
+def test_a_connection_is_for_those_who_can_be_asked_the_same() -> None:
+    leases, server = Leases(Later(), sole=False), Watched()
+    one, other = asking(elicitation={}), asking(roots={})
+    seat = leases.seat(server, one)
+    assert seat is not None
+    leases.leave(server, one, seat)
+
+    assert leases.seat(server, other) is not seat
+    stranger = replace(one, principal=Principal("token", "eve"))
+    assert leases.seat(server, stranger) is not seat
+
+
+def test_there_is_a_most_of_calls_side_by_side_and_one_that_is_free_makes_room() -> None:
+    leases, server, by = Leases(Later(), sole=False), Watched(), asking(elicitation={})
+    seats = [leases.seat(server, by) for _ in range(SEATS_MAX)]
+
+    assert leases.seat(server, by) is None
+    last = seats[-1]
+    assert last is not None
+    leases.leave(server, by, last)
+    assert leases.seat(server, asking(roots={})) is not None
+    assert server.dropped == [last.key.owner]
+
+
+def test_a_connection_that_nobody_needs_is_closed_after_a_while() -> None:
+    later, server, by = Later(), Watched(), asking(elicitation={})
+    leases = Leases(later, sole=False)
+    seat = leases.seat(server, by)
+    assert seat is not None
+    leases.leave(server, by, seat)
+    assert leases.seat(server, by) is seat
+    later.pass_by()
+    assert server.dropped == [], "it is in use again"
+
+    leases.leave(server, by, seat)
+    assert [seconds for seconds, _ in later.due] == [SEAT_IDLE_SECONDS]
+    later.pass_by()
+
+    assert server.dropped == [seat.key.owner]
+    assert leases.seat(server, by) is not seat

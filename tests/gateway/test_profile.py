@@ -60,3 +60,17 @@ def test_it_is_transparent_with_one_server_and_no_prefix() -> None:
     assert profile_of(one, prefix="never").transparent
     assert not profile_of(one, two, prefix="never").transparent
     assert not profile_of(one).transparent
+
+
+def test_a_server_that_is_about_to_tell_what_it_offers_owns_the_names_that_begin_like_it() -> None:
+    late, told = FakeServer("my-docs"), FakeServer("told")
+    told.offer(Kind.TOOLS, "echo")
+    profile, dashed = profile_of(late, told), profile_of(late, told, separator="-")
+
+    assert profile.awaited_owner("my-docs__add") is late
+    assert dashed.awaited_owner("my_docs-add") is late
+    assert dashed.silent_owner("my_docs-add") is late
+    for name in ("told__add", "add", "my-docs"):
+        assert profile.awaited_owner(name) is None
+    late.offer(Kind.TOOLS, "add")
+    assert profile.awaited_owner("my-docs__other") is None

@@ -15,6 +15,25 @@ ASKABLE: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
 MINE = LeaseKey(owner="mine")
 
 
+class FakeWork:
+    """Calls that are open, and room for every question."""
+
+    def __init__(self, open: list[Exchange]) -> None:
+        self._open = open
+
+    def open_exchanges(self, server: Any) -> list[Exchange]:
+        return self._open
+
+    def exchange_on(self, owner: str) -> Exchange | None:
+        return next((exchange for exchange in self._open if exchange.lease == owner), None)
+
+    def may_ask(self, exchange: Exchange) -> bool:
+        return True
+
+    def ask(self, exchange: Exchange, question: Question) -> None:
+        exchange.tell(exchange, NeedInput(question))
+
+
 class Scene:
     """A server that asks, and a client that may be asked."""
 
@@ -23,7 +42,7 @@ class Scene:
         self.server = FakeServer("s")
         self.open: list[Exchange] = []
         self.later = Later()
-        self.questions = Questions({"mine": self.session}, lambda _: self.open, self.later)
+        self.questions = Questions({"mine": self.session}, FakeWork(self.open), self.later)
 
     def ask(self, method: str, params: Any = None, id: bytes = b"7") -> None:
         raw = None if params is None else json.dumps(params).encode()

@@ -80,6 +80,39 @@ def test_an_unknown_name_waits_for_servers_that_have_not_told_yet(scene: Scene) 
     assert scene.server.channel.sent[0]["params"] == {"name": "late"}
 
 
+def test_a_name_of_a_server_that_still_starts_waits_for_that_server(scene: Scene) -> None:
+    scene.server.listings.clear()
+    scene.server.listed = False
+    scene.profile.refresh()
+    asked = scene.begin(params={"name": "s__late"})
+    scene.now = 2.0
+    scene.desk.waiting.pop()()  # The time for all lists is over.
+    assert asked.ending is None
+
+    scene.now = 5.0
+    scene.server.offer(Kind.TOOLS, "late")
+    scene.profile.refresh()
+    scene.desk.waiting.pop()()
+    scene.now = 6.0
+    scene.answer(result={"content": []})
+
+    assert asked.ending == {"content": []}
+    overheads = scene.overheads()
+    assert overheads == 0.0, "waiting for a server is not the gateway's own time"
+
+
+def test_a_name_of_a_server_that_does_not_start_in_time_is_refused(scene: Scene) -> None:
+    scene.server.listings.clear()
+    scene.server.listed = False
+    scene.profile.refresh()
+    asked = scene.begin(params={"name": "s__late"})
+    scene.desk.waiting.pop()()
+    scene.desk.waiting.pop()()
+
+    assert asked.ending == "Server 's' is not running: it is still starting"
+    assert scene.desk.waiting == []
+
+
 def test_a_known_name_does_not_wait_for_anyone(scene: Scene) -> None:
     scene.server.listed = False
     scene.begin()

@@ -10,7 +10,7 @@ import msgspec
 from anyport.gateway.describe import IDENTITY
 from anyport.gateway.feed import Feed, Listening
 from anyport.gateway.interest import Interest
-from anyport.gateway.profile import Profile
+from anyport.gateway.profile import Profile, is_awaited
 from anyport.gateway.relay import Relay
 from anyport.protocol.capability import gateway_capabilities
 from anyport.protocol.errors import Fault, invalid_params, tool_error
@@ -46,6 +46,14 @@ class Means:
     cursor_key: bytes
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Waiting:
+    """Somebody who waits for servers."""
+
+    over: Callable[[], bool]
+    then: Callable[[], None]
+
+
 class Desk:
     """Answers what no single server can."""
 
@@ -54,7 +62,7 @@ class Desk:
         self._feed = feed
         self._interest = interest
         self._means = means
-        self._waiting: list[tuple[Profile, Callable[[], None]]] = []
+        self._waiting: list[Waiting] = []
         self._local: dict[str, Callable[[Exchange, Profile], None]] = {
             "ping": lambda exchange, _: exchange.end(EMPTY),
             "server/discover": self._discover,
@@ -86,16 +94,23 @@ class Desk:
         if profile.settled:
             then()
             return
-        waiting = (profile, then)
+        waiting = Waiting(lambda: profile.settled, then)
         self._waiting.append(waiting)
-        self._means.later(self._means.list_seconds, partial(self._give_up, waiting))
+        self._means.later(self._means.list_seconds, partial(self._give_up, waiting, profile))
+
+    def wait_for_server(self, server: Server, waited: float, then: Callable[[], None]) -> None:
+        """Run something once a server has told what it offers, or cannot, or had its time."""
+        seconds = max(0.0, server.config.timeout_seconds - waited)
+        waiting = Waiting(lambda: not is_awaited(server), then)
+        self._waiting.append(waiting)
+        self._means.later(seconds, partial(self._give_up, waiting, None))
 
     def lists_settled(self) -> None:
         """Some server's lists have come, or never will: serve those who waited for them."""
-        ready = [waiting for waiting in self._waiting if waiting[0].settled]
-        self._waiting = [waiting for waiting in self._waiting if not waiting[0].settled]
-        for _, then in ready:
-            then()
+        ready = [waiting for waiting in self._waiting if waiting.over()]
+        self._waiting = [waiting for waiting in self._waiting if waiting not in ready]
+        for waiting in ready:
+            waiting.then()
 
     def pass_level(self, server: Server) -> None:
         """Tell a legacy server the most talkative level that anybody wants."""
@@ -108,13 +123,13 @@ class Desk:
             if peer is not None and peer.revision.era is Era.LEGACY and peer.offers("logging"):
                 connection.call("logging/setLevel", params, lambda _: None)
 
-    def _give_up(self, waiting: tuple[Profile, Callable[[], None]]) -> None:
+    def _give_up(self, waiting: Waiting, profile: Profile | None) -> None:
         if waiting not in self._waiting:
             return
         self._waiting.remove(waiting)
-        for server in waiting[0].servers.values():
+        for server in () if profile is None else profile.servers.values():
             server.late = server.late or not server.settled
-        waiting[1]()
+        waiting.then()
         self.lists_settled()
 
     def _list(self, exchange: Exchange, profile: Profile) -> None:
@@ -124,7 +139,7 @@ class Desk:
         raw = exchange.found.get("cursor")
         cursor = None if raw is None or bytes(raw) == b"null" else bytes(raw)
         caller, catalog = exchange.caller, profile.catalog
-        askable = caller.session is not None and caller.capabilities.interactive
+        askable = caller.capabilities.interactive
         self._feed.shown(caller.session, kind)
         key = (kind, caller.revision.era, askable)
         first = None if cursor is not None else catalog.first_pages.get(key)

@@ -8,14 +8,15 @@ from functools import partial
 from typing import Final, Protocol
 
 from anyport.gateway.deadlines import Deadlines, Term
-from anyport.gateway.leases import Leases
+from anyport.gateway.leases import SEATS_MAX, Leases, Seat
 from anyport.gateway.ledger import Habit
+from anyport.gateway.parks import LOST, Parks
 from anyport.gateway.profile import Profile
 from anyport.gateway.rounds import inquire
 from anyport.gateway.track import Run, Track, Way, track_of
 from anyport.protocol import meta
 from anyport.protocol.back import Inquiry, asks_for_input
-from anyport.protocol.errors import Situation, from_server, lost, not_running
+from anyport.protocol.errors import Situation, from_server, invalid_params, lost, not_running
 from anyport.protocol.exchange import (
     Answered,
     Ending,
@@ -25,10 +26,11 @@ from anyport.protocol.exchange import (
     Refused,
 )
 from anyport.protocol.reading import CALL, split_token
+from anyport.protocol.revision import Era
 from anyport.protocol.shape import ShapedResult, read_shape
 from anyport.routing.rewrite import rewrite_result
 from anyport.upstream.connection import Answer, Call, Connection, Lost
-from anyport.upstream.server import Server
+from anyport.upstream.server import SHARED, Server
 from anyport.wire import members
 from anyport.wire.frame import Failure, Result
 
@@ -42,6 +44,7 @@ class Office(Protocol):
     clock: Callable[[], float]
     deadlines: Deadlines
     leases: Leases
+    parks: Parks
 
     def finish(
         self,
@@ -76,8 +79,10 @@ class Errand(Term):
         "_params",
         "_profile",
         "_relay",
+        "_seat",
         "_sent",
         "_waited",
+        "delayed",
         "server",
         "under_way",
     )
@@ -93,6 +98,8 @@ class Errand(Term):
     ) -> None:
         super().__init__(exchange, server.config.timeout_seconds, exchange.started)
         self.server = server
+        self.delayed = False
+        """Whether it had to wait for the server before it could be sent."""
         self.under_way = True
         """Whether the server is what everybody waits for."""
         self._relay = relay
@@ -101,6 +108,8 @@ class Errand(Term):
         self._params = params
         """What the server was last asked with; before that, what the client sent."""
         self._lease: Connection | None = None
+        self._seat: Seat | None = None
+        """Where it has a connection to itself."""
         self._call: Call | None = None
         self._sent = 0.0
         self._waited: float | None = None
@@ -118,7 +127,12 @@ class Errand(Term):
         exchange.on_cancel = self._cancelled
         relay.deadlines.start(self)
         key = relay.leases.key(self.server.config.scope, exchange.caller)
-        self.server.lease(key, self._leased)
+        asks = key == SHARED and exchange.method.may_need_input and exchange.caller.askable
+        if asks and self.server.config.scope != "shared":
+            self.server.lease(key, self._met)
+        else:
+            self.server.lease(key, self._leased)
+        self.delayed = self.delayed or not self.sent
 
     def take_over(self, run: Run) -> None:
         """Go on with a call that has been sent."""
@@ -134,6 +148,21 @@ class Errand(Term):
     def linger(self) -> None:
         """It takes a while: that is worth an event of its own."""
         self._relay.note_pending(self.exchange, self.server.slug, self._native)
+
+    def _met(self, lease: Connection | str) -> None:
+        """A server that keeps sessions gets one for this call alone: then it may ask."""
+        peer = None if isinstance(lease, str) else lease.peer
+        if self.exchange.ended or peer is None or peer.revision.era is Era.MODERN:
+            self._leased(lease)
+            return
+        seat = self._relay.leases.seat(self.server, self.exchange.caller)
+        if seat is None:
+            words = f"{SEATS_MAX} calls of this client are under way, each on a session of its own"
+            self._finish(Failed(lost(self.server.slug, Situation.BUSY, words)))
+            return
+        self._seat = seat
+        self.exchange.lease = seat.key.owner
+        self.server.lease(seat.key, self._leased)
 
     def _leased(self, lease: Connection | str) -> None:
         if self.exchange.ended:
@@ -152,7 +181,13 @@ class Errand(Term):
             reason = "it has not finished its handshake"
             self._finish(Failed(not_running(self.server.slug, reason)))
             return
+        if peer.revision.era is Era.LEGACY and "requestState" in exchange.found:
+            # Such a server never gave one, and what we gave in its place is not this.
+            self._finish(Failed(invalid_params(LOST)))
+            return
         self._lease = lease
+        if self.delayed:
+            self._waited = self._relay.clock() - exchange.started
         params = peer.back.params(self._params, exchange.found.get("_meta"), exchange.caller)
         if exchange.context:
             params = meta.restamp(params, exchange.context)
@@ -186,9 +221,9 @@ class Errand(Term):
             if isinstance(ending, Inquiry):
                 inquire(self.exchange, ending, self._params, self._ask, self._finish)
             else:
-                self._finish(ending)
+                self.finish(ending)
         except members.Ambiguous:
-            self._finish(self._misbehaved("answered with an object that names a member twice"))
+            self.finish(self._misbehaved("answered with an object that names a member twice"))
         except Exception as error:  # noqa: BLE001 - others wait for the same server
             self._relay.broke(self.exchange, error)
 
@@ -226,8 +261,41 @@ class Errand(Term):
             for params in reports:
                 self.exchange.tell(self.exchange, Progress(params))
 
+    # While nobody waits for it: see `parks`.
+
+    @property
+    def sent(self) -> bool:
+        """Whether the server knows of it."""
+        return self._call is not None
+
+    def rest(self) -> None:
+        """Nobody waits for it for a while: its time stands still."""
+        self._relay.deadlines.clear(self.exchange)
+        self.exchange.on_cancel = None
+
+    def wake(self, exchange: Exchange) -> None:
+        """Somebody waits for it again."""
+        before, self.exchange = self.exchange, exchange
+        exchange.trace_id, exchange.span_id = before.trace_id, before.span_id
+        exchange.parent_span_id, exchange.started = before.parent_span_id, before.started
+        exchange.name, exchange.lease = before.name, before.lease
+        exchange.on_cancel = self._cancelled
+        self.extend(self._relay.clock())
+        self._relay.deadlines.start(self)
+
+    def finish(self, ending: Ending) -> None:
+        """It has ended; if nobody waits for that, it is kept for whoever comes back."""
+        if not self._relay.parks.ended(self, ending):
+            self._finish(ending)
+
+    def abandon(self) -> None:
+        """Nobody will come back: the server is told, and the record."""
+        self._stop(None)
+        self._relay.give_up(self.exchange, self.server.slug, self._native)
+
     def _cancelled(self, reason: bytes | None) -> None:
         """The client gave up: the server is told, and the record."""
+        self._relay.parks.forget(self)
         self._stop(reason)
         self._relay.give_up(self.exchange, self.server.slug, self._native)
 
@@ -236,9 +304,16 @@ class Errand(Term):
         call, self._call = self._call, None
         if self._lease is not None and call is not None:
             self._lease.cancel(call, reason)
+        self._leave()
+
+    def _leave(self) -> None:
+        seat, self._seat = self._seat, None
+        if seat is not None:
+            self._relay.leases.leave(self.server, self.exchange.caller, seat)
 
     def _finish(self, ending: Ending) -> None:
         self._call = None
+        self._leave()
         if isinstance(ending, Answered) and self.exchange.method.name == CALL:
             self._remember()
         self._relay.finish(self.exchange, self.server.slug, self._native, ending, self._waited)

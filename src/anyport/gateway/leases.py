@@ -4,11 +4,21 @@ A legacy server's questions do not say which call caused them, so a connection o
 server may ask belongs to one session.
 """
 
+from collections.abc import Callable
+from functools import partial
+from itertools import count
 from typing import Final
 
 from anyport.protocol.exchange import Caller
-from anyport.upstream.server import SHARED, LeaseKey
+from anyport.protocol.principal import Principal
+from anyport.upstream.server import SHARED, LeaseKey, Server
 from anyport.wire import members
+
+SEATS_MAX: Final = 8
+"""Connections to one server on which it may ask one principal's modern clients; as many of their
+calls run at a time, and each may be a process."""
+SEAT_IDLE_SECONDS: Final = 60.0
+"""How long such a connection is kept for the next call."""
 
 UNBRIDGED: Final = ("tasks", "extensions")
 """Client capabilities that add methods or results which the gateway does not carry."""
@@ -17,8 +27,11 @@ UNBRIDGED: Final = ("tasks", "extensions")
 class Leases:
     """Remembers the keys of open sessions: they do not change from call to call."""
 
-    def __init__(self, *, sole: bool) -> None:
+    def __init__(self, later: Callable[[float, Callable[[], None]], object], *, sole: bool) -> None:
+        self._later = later
         self._sole = sole
+        self._seats: dict[tuple[Server, Principal], list[Seat]] = {}
+        self._numbers = count(1)
         self._keys: dict[tuple[str, str], LeaseKey] = {}
 
     def key(self, scope: str, caller: Caller) -> LeaseKey:
@@ -30,6 +43,47 @@ class Leases:
         if key is None:
             key = self._keys[where] = lease_key(scope, caller, sole=self._sole)
         return key
+
+    def seat(self, server: Server, caller: Caller) -> "Seat | None":
+        """A connection that one call has to itself, for a client that has no session.
+
+        What a legacy server asks does not say for which call: there must be no other.
+        """
+        seats = self._seats.setdefault((server, caller.principal), [])
+        declared = declaration(caller)
+        seat = next((seat for seat in seats if seat.free and seat.declares(declared)), None)
+        if seat is None:
+            seat = next((seat for seat in seats if seat.free), None)
+            if len(seats) >= SEATS_MAX:
+                if seat is None:
+                    return None
+                self._clear(server, caller.principal, seat)
+            key = LeaseKey(
+                owner=f"call-{next(self._numbers)}", capabilities=declared, interactive=True
+            )
+            seat = Seat(key)
+            self._seats.setdefault((server, caller.principal), []).append(seat)
+        seat.free = False
+        return seat
+
+    def leave(self, server: Server, caller: Caller, seat: "Seat") -> None:
+        """A call needs its connection no longer."""
+        seat.free = True
+        seat.used += 1
+        act = partial(self._reap, server, caller.principal, seat, seat.used)
+        self._later(SEAT_IDLE_SECONDS, act)
+
+    def _reap(self, server: Server, principal: Principal, seat: "Seat", used: int) -> None:
+        if seat.free and seat.used == used:
+            self._clear(server, principal, seat)
+
+    def _clear(self, server: Server, principal: Principal, seat: "Seat") -> None:
+        seats = self._seats.get((server, principal), [])
+        if seat in seats:
+            seats.remove(seat)
+            server.drop(seat.key.owner)
+        if not seats:
+            self._seats.pop((server, principal), None)
 
     def forget(self, session_id: str) -> None:
         """A session has ended."""
@@ -48,9 +102,32 @@ def lease_key(scope: str, caller: Caller, *, sole: bool) -> LeaseKey:
         return SHARED
     if not (sole or scope == "session" or caller.capabilities.interactive):
         return SHARED
+    return LeaseKey(
+        owner=session.id,
+        capabilities=declaration(caller),
+        interactive=caller.capabilities.interactive,
+    )
+
+
+def declaration(caller: Caller) -> bytes:
+    """What a legacy server is told that it may ask."""
     declared = caller.capabilities.raw
     if any(b'"%b"' % name.encode() in declared for name in UNBRIDGED):
         declared = members.edit(declared, dict.fromkeys(UNBRIDGED))
-    return LeaseKey(
-        owner=session.id, capabilities=declared, interactive=caller.capabilities.interactive
-    )
+    return declared
+
+
+class Seat:
+    """A connection for one call at a time."""
+
+    __slots__ = ("free", "key", "used")
+
+    def __init__(self, key: LeaseKey) -> None:
+        self.key = key
+        self.free = True
+        self.used = 0
+        """How often it was left."""
+
+    def declares(self, declared: bytes) -> bool:
+        """Whether the server was told just this when the connection was opened."""
+        return self.key.capabilities == declared

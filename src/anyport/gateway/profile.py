@@ -45,7 +45,15 @@ class Profile:
         """The server whose name this would be, if it is down and never told what it offers."""
         for slug, server in self.servers.items():
             down = not server.listings and server.state is not State.READY
-            if down and public.startswith(f"{slug}{self.config.separator}"):
+            if down and public.startswith(self._view.naming.head(slug)):
+                return server
+        return None
+
+    def awaited_owner(self, public: str) -> Server | None:
+        """The server whose name this would be, if it is only about to tell what it offers."""
+        for slug, server in self.servers.items():
+            named = self.transparent or public.startswith(self._view.naming.head(slug))
+            if named and is_awaited(server):
                 return server
         return None
 
@@ -57,3 +65,9 @@ class Profile:
         return frozenset(
             kind for kind in Kind if before.entries(kind) != self.catalog.entries(kind)
         )
+
+
+def is_awaited(server: Server) -> bool:
+    """Whether a server has not told yet what it offers, and is about to."""
+    coming = server.obstacle is None and server.state in (State.STARTING, State.READY)
+    return coming and not server.listed and not server.listings

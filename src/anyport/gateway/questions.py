@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from anyport.protocol import meta
 from anyport.protocol.capability import ClientCapabilities
-from anyport.protocol.exchange import Exchange, NeedInput, Question, Session
+from anyport.protocol.exchange import Exchange, Question, Session
 from anyport.protocol.method import QUESTIONS
 from anyport.upstream.connection import Connection
 from anyport.upstream.server import LeaseKey, Server
@@ -30,18 +30,34 @@ OPEN_QUESTIONS_MAX: Final = 256
 """Questions of all servers together that no client has answered yet."""
 
 
+class Work(Protocol):
+    """The relay, as questions see it."""
+
+    def open_exchanges(self, server: Server) -> list[Exchange]:
+        """What a server works on now."""
+
+    def exchange_on(self, owner: str) -> Exchange | None:
+        """The call that has a connection to itself, once the server knows of it."""
+
+    def may_ask(self, exchange: Exchange) -> bool:
+        """Whether there is room for one more question."""
+
+    def ask(self, exchange: Exchange, question: Question) -> None:
+        """Put a question to the client of a call."""
+
+
 class Questions:
     """The open questions of all servers."""
 
     def __init__(
         self,
         sessions: Mapping[str, Session],
-        open_exchanges: Callable[[Server], list[Exchange]],
+        work: Work,
         later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._later = later
         self._sessions = sessions
-        self._open_exchanges = open_exchanges
+        self._work = work
         self._open: dict[tuple[Connection, bytes], Question] = {}
 
     def asked(
@@ -60,7 +76,8 @@ class Questions:
         else:
             capabilities = None
         refusal = refusal_of(request, capabilities)
-        if refusal is None and len(self._open) >= OPEN_QUESTIONS_MAX:
+        room = exchange is None or self._work.may_ask(exchange)
+        if refusal is None and (len(self._open) >= OPEN_QUESTIONS_MAX or not room):
             refusal = codec.error(-32000, "Too many questions are waiting for an answer")
         if (connection, request.id) in self._open:
             refusal = codec.error(INVALID_REQUEST, "A request with this id is still open")
@@ -73,7 +90,7 @@ class Questions:
         if session is not None and (exchange is None or request.method == "roots/list"):
             session.ask(question)
         elif exchange is not None:
-            exchange.tell(exchange, NeedInput(question))
+            self._work.ask(exchange, question)
 
     def withdrawn(self, connection: Connection, notification: Notification) -> None:
         """A server cancels one of its questions."""
@@ -113,9 +130,11 @@ class Questions:
 
     def _cause(self, server: Server, key: LeaseKey) -> Exchange | None:
         """The call that made the server ask, where only one can have."""
+        if key.owner and key.owner not in self._sessions:
+            return self._work.exchange_on(key.owner)
         exchanges = [
             exchange
-            for exchange in self._open_exchanges(server)
+            for exchange in self._work.open_exchanges(server)
             if not key.owner
             or (exchange.caller.session is not None and exchange.caller.session.id == key.owner)
         ]

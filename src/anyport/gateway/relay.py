@@ -15,6 +15,7 @@ from anyport.gateway.errand import Errand
 from anyport.gateway.leases import Leases
 from anyport.gateway.ledger import Habit, Ledger
 from anyport.gateway.mirror import contradiction
+from anyport.gateway.parks import Parks
 from anyport.gateway.profile import Profile
 from anyport.gateway.track import Run, Track
 from anyport.protocol.errors import Fault, Situation, not_running
@@ -24,6 +25,8 @@ from anyport.protocol.exchange import (
     Exchange,
     Failed,
     Front,
+    NeedInput,
+    Question,
     Teller,
 )
 from anyport.protocol.method import Travel
@@ -51,6 +54,9 @@ class Desk(Protocol):
     def wait_for_lists(self, profile: Profile, then: Callable[[], None]) -> None:
         """Run something once every server has told what it offers, or has had its time."""
 
+    def wait_for_server(self, server: Server, waited: float, then: Callable[[], None]) -> None:
+        """Run something once a server has told what it offers, or cannot, or had its time."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
@@ -59,6 +65,8 @@ class World:
     clock: Callable[[], float]
     report: Callable[[Exception], None]
     """Takes what broke and should not have."""
+    later: Callable[[float, Callable[[], None]], object]
+    """Runs something after some seconds."""
 
 
 class Relay:
@@ -76,6 +84,7 @@ class Relay:
         self.deadlines = deadlines
         self.leases = leases
         self.clock = world.clock
+        self.parks = Parks(world.later)
         self._profiles = profiles
         self._ledger = ledger
         self._report = world.report
@@ -102,8 +111,10 @@ class Relay:
         self._ledger.identify(exchange)
         if exchange.method.travel in (Travel.LOCAL, Travel.MERGE):
             self._desk.answer(exchange, profile)
+        elif "requestState" in exchange.found and self.parks.come_back(exchange):
+            return
         else:
-            self._route(exchange, profile, again=True)
+            self._route(exchange, profile, waits=2)
 
     # What calls on a track need.
 
@@ -149,6 +160,28 @@ class Relay:
                 term.leave()
         errands = [term for term in self.deadlines.terms.values() if isinstance(term, Errand)]
         return [term.exchange for term in errands if term.server is server and term.under_way]
+
+    # What servers ask.
+
+    def exchange_on(self, owner: str) -> Exchange | None:
+        """The call that has a connection to itself, once the server knows of it."""
+        for term in self.deadlines.terms.values():
+            if isinstance(term, Errand) and term.exchange.lease == owner and term.sent:
+                return term.exchange
+        waiting = self.parks.find(owner)
+        return None if waiting is None else waiting.exchange
+
+    def may_ask(self, exchange: Exchange) -> bool:
+        """Whether there is room for one more question."""
+        return not exchange.lease or not self.parks.full(exchange.caller.principal)
+
+    def ask(self, exchange: Exchange, question: Question) -> None:
+        """Put a server's question to the client of a call."""
+        errand = self.deadlines.terms.get(exchange) or self.parks.find(exchange.lease)
+        if exchange.lease and isinstance(errand, Errand):
+            self.parks.ask(errand, question)
+        else:
+            exchange.tell(exchange, NeedInput(question))
 
     def start(self, exchange: Exchange, slug: str, native: str) -> None:
         """A call starts that no server is asked for: what becomes of it if the client gives up."""
@@ -197,9 +230,11 @@ class Relay:
         else:
             exchange.end(ending)  # It had not even started.
 
-    def _route(self, exchange: Exchange, profile: Profile, *, again: bool) -> None:
+    def _route(self, exchange: Exchange, profile: Profile, *, waits: int) -> None:
+        """`waits` is how often it may still wait: for all lists, then for its own server's."""
         if exchange.ended:
             return
+        delayed = waits < 2
         route = resolve(exchange.method, exchange.params, exchange.found, profile.catalog)
         match route:
             case Route():
@@ -210,6 +245,7 @@ class Relay:
                     self.finish(exchange, route.slug, route.native, Failed(contradicts))
                     return
                 errand = Errand(self, exchange, profile, server, route.native, route.params)
+                errand.delayed = delayed
                 if exchange.method.name in SUBSCRIPTIONS:
                     errand.wait()
                     self._desk.subscribe(exchange, server, route)
@@ -219,9 +255,15 @@ class Relay:
                 exchange.name = tool
                 self.start(exchange, "", tool)
                 self._desk.use_tool(exchange, profile, tool)
-            case Unroutable(final=False) if again and not profile.settled:
-                retry = partial(self._route, exchange, profile, again=False)
+            case Unroutable(final=False) if waits == 2 and not profile.settled:
+                retry = partial(self._route, exchange, profile, waits=1)
                 self._desk.wait_for_lists(profile, retry)
+            case Unroutable(final=False, public=public) if waits and (
+                awaited := profile.awaited_owner(public)
+            ):
+                retry = partial(self._route, exchange, profile, waits=0)
+                waited = self.clock() - exchange.started
+                self._desk.wait_for_server(awaited, waited, retry)
             case Unroutable(fault=fault, public=public):
                 exchange.name = public
                 owner = profile.silent_owner(public)
@@ -229,7 +271,8 @@ class Relay:
                     fault = not_running(owner.slug, owner.reason or "it is still starting")
                 slug = "" if owner is None else owner.slug
                 self.start(exchange, slug, public)
-                self.finish(exchange, slug, public, Failed(fault))
+                lost = self.clock() - exchange.started if delayed else None
+                self.finish(exchange, slug, public, Failed(fault), lost)
 
     @property
     def _desk(self) -> Desk:

@@ -96,15 +96,15 @@ class Gateway:
         # Ids must be unlikely to meet again, not impossible to guess; this is no system call.
         chance = random.Random(os.urandom(32)).randbytes
         self._ledger = Ledger(self.journal, time.monotonic, chance, self.metrics)
-        self._leases = Leases(sole=sole)
-        world = World(clock=time.monotonic, report=self.report)
+        self._leases = Leases(self._later, sole=sole)
+        world = World(clock=time.monotonic, report=self.report, later=self._later)
         self._deadlines.on_wake = self._sweep_later
         self.relay = Relay(self.profiles, self._ledger, self._deadlines, self._leases, world)
         self.again = self.relay.again
         """What fronts call for a call that was made before."""
         self.feed = Feed(self.profiles, self.relay.open_exchanges)
         self._interest = Interest(self.feed)
-        self._questions = Questions(self.feed.sessions, self.relay.open_exchanges, self._later)
+        self._questions = Questions(self.feed.sessions, self.relay, self._later)
         self._desk = Desk(self.relay, self.feed, self._interest, self._means())
         self.relay.desk = self._desk
 

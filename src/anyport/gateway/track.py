@@ -228,7 +228,7 @@ def track_of(exchange: Exchange, errand: Way, habit: Habit) -> Track | None:
     """
     caller, peer, raw = exchange.caller, errand.connection.peer, exchange.found.get("_meta")
     catalog, server = errand.profile.catalog, errand.server
-    strange = caller.revision.lacks or (caller.session is None and raw is None)
+    strange = caller.revision.lacks or (caller.session is None and raw is None) or exchange.lease
     if peer is None or strange or catalog.public_uris or server.annotations(errand.native):
         return None
     about, token = (b"", None) if raw is None else split_token(bytes(raw))

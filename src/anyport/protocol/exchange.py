@@ -131,6 +131,12 @@ class Caller:
     principal: Principal = LOCAL
     transport: str = "stdio"
     """How the client is connected, for the record."""
+
+    @property
+    def askable(self) -> bool:
+        """Whether it has no session, and can be asked all the same: by way of its own request."""
+        return self.session is None and self.capabilities.interactive
+
     memory: dict[object, Any] = field(default_factory=dict, repr=False)
     """What others have worked out for this caller and need not work out again; pruned by none,
     so bounded by what is configured: servers, and the names in their lists."""
@@ -206,6 +212,8 @@ class Exchange(msgspec.Struct, eq=False, kw_only=True):
     name: str = ""
     """The public name or URI it is about, for the record."""
     started: float = 0.0
+    lease: str = ""
+    """Whose the connection is that it uses, where it has that to itself."""
 
     def end(self, ending: Ending) -> None:
         """Tell the front how it ended. Only the first ending counts."""

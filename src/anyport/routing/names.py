@@ -30,15 +30,17 @@ class Naming:
     prefix: Prefix
     separator: str
 
+    def head(self, slug: str) -> str:
+        """How every prefixed name of a server begins."""
+        # `__` and other separators cannot occur in a slug; `-` can, so there the slug's own are
+        # turned into `_`, which cannot occur in a slug either: the first separator ends the slug.
+        return (slug.replace("-", "_") if self.separator == "-" else slug) + self.separator
+
     def prefixed(self, slug: str, native: str) -> str:
         """The name with its server in front; injective over (slug, native)."""
         if self.separator not in _STRICT_SEPARATORS:
-            # A slug holds none of these separators, so the first one ends the slug.
-            return f"{slug}{self.separator}{native}"
-        # `__` cannot occur in a slug; `-` can, so there the slug's own are turned into `_`,
-        # which cannot occur in a slug either: again the first separator ends the slug.
-        head = slug.replace("-", "_") if self.separator == "-" else slug
-        return _fit(f"{head}{self.separator}", native, slug)
+            return self.head(slug) + native
+        return _fit(self.head(slug), native, slug)
 
     def bare(self, slug: str, native: str) -> str:
         """The name without its server."""

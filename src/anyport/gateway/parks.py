@@ -1,0 +1,229 @@
+"""Calls of modern clients that wait, on a legacy server, for the client to come back with answers.
+
+A legacy server asks while it works; a modern client is asked by answering it that input is
+required. So the server's call stays open, parked, and the client gets a state to come back with.
+Whoever comes back with it, for the same call, brings the answers to the server's own questions.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from hashlib import blake2b
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import Raw
+
+from anyport.protocol.back import INPUT_REQUIRED
+from anyport.protocol.errors import invalid_params
+from anyport.protocol.exchange import Answered, Ending, Exchange, Failed, Question
+from anyport.protocol.form import fits
+from anyport.protocol.principal import Principal
+from anyport.protocol.seal import KEY_BYTES, Seal
+from anyport.wire import codec, members
+from anyport.wire.frame import INTERNAL_ERROR, Failure, Result
+
+GATHER_SECONDS: Final = 0.03
+"""A server that asks several things asks them within this time; the client is asked once."""
+PARK_SECONDS_MAX: Final = 570.0
+"""How long a client may take to come back; a server's question is given up a little later."""
+PARKS_MAX: Final = 256
+PARKS_OF_ONE_MAX: Final = 64
+"""Parked calls of all clients, and of one principal's."""
+
+KIND: Final = "park"
+ID_BYTES: Final = 16
+"""Of chance in what names a park: nobody guesses 128 bits."""
+LOST: Final = "Invalid or expired requestState: the call it belonged to is over; call again"
+_FOREIGN: Final = "Invalid requestState: it belongs to another call"
+
+
+class Waiting(Protocol):
+    """A call that a server works on, as a park sees it."""
+
+    exchange: Exchange
+
+    def rest(self) -> None:
+        """Nobody waits for it for a while: its time stands still."""
+
+    def wake(self, exchange: Exchange) -> None:
+        """Somebody waits for it again."""
+
+    def finish(self, ending: Ending) -> None:
+        """It has ended."""
+
+    def abandon(self) -> None:
+        """Nobody will come back: tell the server, and the record."""
+
+
+class Park:
+    """One call, and what it waits for."""
+
+    __slots__ = ("asked", "ending", "id", "mark", "principal", "questions", "shown", "waiting")
+
+    def __init__(self, waiting: Waiting) -> None:
+        exchange = waiting.exchange
+        self.id = ""
+        """Under which it can be come back to; empty while somebody waits for its answer."""
+        self.waiting = waiting
+        self.principal = exchange.caller.principal
+        self.mark = _mark(exchange)
+        self.questions: dict[str, Question] = {}
+        self.asked = 0
+        self.shown = False
+        """Whether its client is about to be asked."""
+        self.ending: Ending | None = None
+        """How it ended while nobody waited for it."""
+
+    @property
+    def open(self) -> dict[str, Question]:
+        """What has not been answered, nor withdrawn."""
+        return {key: question for key, question in self.questions.items() if question.open}
+
+
+class Parks:
+    """All parked calls."""
+
+    def __init__(self, later: Callable[[float, Callable[[], None]], object]) -> None:
+        self._later = later
+        # A park does not outlive the process, nor need what names it.
+        self._seal = Seal([os.urandom(KEY_BYTES)])
+        self._parks: dict[str, Park] = {}
+        self._of: dict[Waiting, Park] = {}
+
+    def __len__(self) -> int:
+        return len(self._parks)
+
+    def full(self, principal: Principal) -> bool:
+        """Whether no more calls of this principal's can wait."""
+        if len(self._of) >= PARKS_MAX:
+            return True
+        return sum(park.principal == principal for park in self._of.values()) >= PARKS_OF_ONE_MAX
+
+    def find(self, owner: str) -> Waiting | None:
+        """The call that uses this connection, if it is one that has asked."""
+        found = (waiting for waiting in self._of if waiting.exchange.lease == owner)
+        return next(found, None) if owner else None
+
+    def ask(self, waiting: Waiting, question: Question) -> None:
+        """A server asks something in the middle of a call."""
+        park = self._of.get(waiting)
+        if park is None:
+            park = self._of[waiting] = Park(waiting)
+        park.asked += 1
+        park.questions[f"q{park.asked}"] = question
+        if not park.shown and not park.id:
+            park.shown = True
+            self._later(GATHER_SECONDS, partial(self._show, park))
+
+    def ended(self, waiting: Waiting, ending: Ending) -> bool:
+        """A call has ended; True if nobody waits for that now, but may come back for it."""
+        park = self._of.get(waiting)
+        if park is None:
+            return False
+        if not park.id:
+            del self._of[waiting]
+            return False
+        park.ending = ending
+        return True
+
+    def forget(self, waiting: Waiting) -> None:
+        """A call is given up."""
+        park = self._of.pop(waiting, None)
+        if park is not None:
+            self._parks.pop(park.id, None)
+
+    def come_back(self, exchange: Exchange) -> bool:
+        """Take a client back to its call; False if it has not been here."""
+        raw = exchange.found.get("requestState")
+        state = members.string(raw)
+        claims = None if state is None else self._seal.open(KIND, state)
+        if claims is None:
+            return False
+        park = self._parks.get(claims.decode())
+        if park is None:
+            exchange.end(Failed(invalid_params(LOST)))
+        elif park.principal != exchange.caller.principal or park.mark != _mark(exchange):
+            exchange.end(Failed(invalid_params(_FOREIGN)))
+        else:
+            self._go_on(park, exchange)
+        return True
+
+    def _show(self, park: Park) -> None:
+        """Ask the client everything that is open."""
+        park.shown = False
+        waiting, questions = park.waiting, park.open
+        if park.ending is not None or self._of.get(waiting) is not park:
+            return
+        if waiting.exchange.ended or not questions:
+            return
+        park.id = os.urandom(ID_BYTES).hex()
+        self._parks[park.id] = park
+        self._later(PARK_SECONDS_MAX, partial(self._expire, park, park.id))
+        waiting.rest()
+        state = self._seal.seal(KIND, park.id.encode())
+        requests = members.join((key, _entry(question)) for key, question in questions.items())
+        result = members.join(
+            [
+                ("resultType", INPUT_REQUIRED),
+                ("inputRequests", requests),
+                ("requestState", members.text(state)),
+            ]
+        )
+        waiting.exchange.end(Answered(result))
+
+    def _go_on(self, park: Park, exchange: Exchange) -> None:
+        # Once only: who comes with the same state again comes too late.
+        del self._parks[park.id]
+        park.id = ""
+        park.waiting.wake(exchange)
+        if park.ending is not None:
+            del self._of[park.waiting]
+            park.waiting.finish(park.ending)
+            return
+        answers = _answers(exchange)
+        for key, question in park.open.items():
+            answer = answers.get(key)
+            if answer is not None and fits(question.method, question.params, bytes(answer)):
+                question.answer(Result(b"", bytes(answer)))
+        if park.open and not exchange.ended:
+            self._show(park)
+
+    def _expire(self, park: Park, id: str) -> None:
+        """The client has not come back: the server is told what a person would say who left."""
+        if self._parks.pop(id, None) is None:
+            return
+        self._of.pop(park.waiting, None)
+        for question in park.open.values():
+            question.answer(_no_answer(question.method))
+        park.waiting.abandon()
+
+
+def _entry(question: Question) -> bytes:
+    entry = [("method", members.text(question.method))]
+    if question.params is not None:
+        entry.append(("params", question.params))
+    return members.join(entry)
+
+
+def _answers(exchange: Exchange) -> Mapping[str, Raw]:
+    raw = exchange.found.get("inputResponses")
+    try:
+        return {} if raw is None else members.members(raw)
+    except msgspec.DecodeError:
+        return {}
+
+
+def _no_answer(method: str) -> Result | Failure:
+    if method == "elicitation/create":
+        return Result(b"", b'{"action":"cancel"}')
+    code = -1 if method == "sampling/createMessage" else INTERNAL_ERROR
+    return Failure(None, codec.error(code, "The client has not come back with an answer"))
+
+
+def _mark(exchange: Exchange) -> bytes:
+    """What must be the same when a client comes back: the call and its arguments."""
+    found = exchange.found
+    parts = [exchange.caller.profile.encode(), exchange.method.name.encode()]
+    parts += [bytes(found[name]) for name in ("name", "uri", "arguments") if name in found]
+    return blake2b(b"\0".join(b"%d:%b" % (len(part), part) for part in parts)).digest()

@@ -1,0 +1,268 @@
+"""A client without a session is asked, goes away, and comes back: to its own call, and once."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from anyport.gateway import parks as module
+from anyport.gateway.parks import GATHER_SECONDS, PARK_SECONDS_MAX, Parks
+from anyport.protocol.exchange import Answered, Caller, Ending, Exchange, Question
+from anyport.protocol.principal import Principal
+from anyport.wire.frame import Failure, Result
+from tests.gateway.fakes import MODERN, Asked, Later, caller
+
+CALL: dict[str, Any] = {"name": "s__echo", "arguments": {"n": 1}}
+
+
+class Call:
+    """A call that a server works on."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        exchange.lease = "call-1"
+        self.steps: list[str] = []
+        self.endings: list[Ending] = []
+
+    def rest(self) -> None:
+        self.steps.append("rest")
+
+    def wake(self, exchange: Exchange) -> None:
+        exchange.lease = self.exchange.lease
+        self.exchange = exchange
+        self.steps.append("wake")
+
+    def finish(self, ending: Ending) -> None:
+        self.endings.append(ending)
+
+    def abandon(self) -> None:
+        self.steps.append("abandon")
+
+
+class Scene:
+    def __init__(self, by: Caller | None = None) -> None:
+        self.by = by or caller(None, MODERN)
+        self.later = Later()
+        self.parks = Parks(self.later)
+        self.asked = Asked("tools/call", CALL, self.by)
+        self.call = Call(self.asked.exchange)
+        self.answers: list[Result | Failure] = []
+
+    def ask(self, method: str = "elicitation/create", params: Any = None) -> Question:
+        raw = json.dumps(params or {"message": "?"}).encode()
+        question = Question(method, raw, self.answers.append)
+        self.parks.ask(self.call, question)
+        return question
+
+    def gather(self) -> Any:
+        """Let the time pass in which a server may ask more."""
+        due = [act for seconds, act in self.later.due if seconds == GATHER_SECONDS]
+        self.later.due = [entry for entry in self.later.due if entry[0] != GATHER_SECONDS]
+        for act in due:
+            act()
+        return self.asked.ending
+
+    def back(self, shown: Any, responses: Any = None, **changes: Any) -> Asked:
+        by = changes.pop("by", self.by)
+        params = {**CALL, "requestState": shown["requestState"], **changes}
+        if responses is not None:
+            params["inputResponses"] = responses
+        self.asked = Asked("tools/call", params, by)
+        assert self.parks.come_back(self.asked.exchange)
+        return self.asked
+
+    @property
+    def answered(self) -> list[Any]:
+        return [json.loads(a.result) if isinstance(a, Result) else a for a in self.answers]
+
+
+DECLINED = {"action": "decline"}
+
+
+def test_a_question_ends_the_request_and_not_the_call() -> None:
+    scene = Scene()
+    scene.ask(params={"message": "Who?"})
+
+    shown = scene.gather()
+
+    assert shown["resultType"] == "input_required"
+    assert shown["inputRequests"] == {
+        "q1": {"method": "elicitation/create", "params": {"message": "Who?"}}
+    }
+    assert scene.call.steps == ["rest"]
+    assert len(scene.parks) == 1
+
+
+def test_whoever_comes_back_answers_the_server() -> None:
+    scene = Scene()
+    scene.ask()
+    back = scene.back(scene.gather(), {"q1": DECLINED, "unheard": 1})
+
+    assert scene.answered == [DECLINED]
+    assert scene.call.steps == ["rest", "wake"]
+    assert back.ending is None, "the server has not answered yet"
+    assert len(scene.parks) == 0
+    ending = Answered(b"{}")
+    assert not scene.parks.ended(scene.call, ending), "somebody waits for it"
+
+
+def test_what_is_asked_at_once_is_shown_together_and_what_is_left_is_asked_again() -> None:
+    scene = Scene()
+    scene.ask()
+    scene.ask("sampling/createMessage")
+    shown = scene.gather()
+    assert list(shown["inputRequests"]) == ["q1", "q2"]
+
+    again = scene.back(shown, {"q2": {"role": "assistant"}}).ending
+
+    assert list(again["inputRequests"]) == ["q1"]
+    assert again["requestState"] != shown["requestState"]
+    assert scene.answered == [{"role": "assistant"}]
+    scene.back(again, {"q1": DECLINED})
+    assert scene.answered[1:] == [DECLINED]
+
+
+def test_what_is_no_answer_is_asked_for_again() -> None:
+    scene = Scene()
+    scene.ask()
+
+    again = scene.back(scene.gather(), {"q1": {"action": "whatever"}}).ending
+
+    assert list(again["inputRequests"]) == ["q1"]
+    assert scene.answers == []
+
+
+def test_a_question_that_comes_while_nobody_is_there_waits_for_the_client() -> None:
+    scene = Scene()
+    scene.ask()
+    shown = scene.gather()
+    scene.ask("roots/list")
+
+    again = scene.back(shown, {"q1": DECLINED}).ending
+
+    assert list(again["inputRequests"]) == ["q2"]
+
+
+def test_a_call_that_ends_meanwhile_is_told_to_whoever_comes_back() -> None:
+    scene = Scene()
+    question = scene.ask()
+    shown = scene.gather()
+    question.withdraw()
+    ending = Answered(b'{"content":[]}')
+    assert scene.parks.ended(scene.call, ending)
+
+    scene.back(shown, {"q1": DECLINED})
+
+    assert scene.call.endings == [ending]
+    assert scene.answers == []
+
+
+def test_a_question_that_is_withdrawn_at_once_is_not_shown() -> None:
+    scene = Scene()
+    scene.ask().withdraw()
+
+    assert scene.gather() is None
+    assert scene.call.steps == []
+
+
+def test_a_call_that_has_ended_is_not_asked_for() -> None:
+    scene = Scene()
+    scene.ask()
+    assert not scene.parks.ended(scene.call, Answered(b"{}"))
+
+    assert scene.gather() is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"arguments": {"n": 2}},
+        {"name": "s__other"},
+        {"by": replace(caller(None, MODERN), principal=Principal("token", "eve"))},
+    ],
+    ids=["other arguments", "another tool", "somebody else"],
+)
+def test_a_state_is_worth_nothing_for_another_call_and_is_not_used_up_by_it(
+    changes: dict[str, Any],
+) -> None:
+    scene = Scene()
+    scene.ask()
+    shown = scene.gather()
+
+    assert "another call" in scene.back(shown, {"q1": DECLINED}, **changes).ending
+    scene.back(shown, {"q1": DECLINED})
+    assert scene.answered == [DECLINED]
+
+
+def test_a_state_is_good_once() -> None:
+    scene = Scene()
+    scene.ask()
+    shown = scene.gather()
+    scene.back(shown, {"q1": DECLINED})
+
+    assert "expired" in scene.back(shown, {"q1": DECLINED}).ending
+    assert scene.answered == [DECLINED]
+
+
+@pytest.mark.parametrize("state", ["", "nonsense", 5, None])
+def test_what_is_no_state_of_ours_is_left_to_others(state: object) -> None:
+    asked = Asked("tools/call", {**CALL, "requestState": state}, caller(None, MODERN))
+
+    assert not Scene().parks.come_back(asked.exchange)
+    assert asked.ending is None
+
+
+def test_who_does_not_come_back_has_said_no() -> None:
+    scene = Scene()
+    for method in ("elicitation/create", "sampling/createMessage", "roots/list"):
+        scene.ask(method)
+    shown = scene.gather()
+    assert [seconds for seconds, _ in scene.later.due] == [PARK_SECONDS_MAX]
+
+    scene.later.pass_by()
+
+    cancelled, rejected, unable = scene.answers
+    assert isinstance(cancelled, Result)
+    assert json.loads(cancelled.result) == {"action": "cancel"}
+    codes = [json.loads(f.error)["code"] for f in (rejected, unable) if isinstance(f, Failure)]
+    assert codes == [-1, -32603]
+    assert scene.call.steps == ["rest", "abandon"]
+    assert "expired" in scene.back(shown, {"q1": DECLINED}).ending
+
+
+def test_the_time_of_an_earlier_question_is_not_that_of_a_later_one() -> None:
+    scene = Scene()
+    scene.ask()
+    again = scene.back(scene.gather(), {}).ending
+    first = scene.later.due.pop(0)
+
+    first[1]()
+
+    scene.back(again, {"q1": DECLINED})
+    assert scene.answered == [DECLINED]
+
+
+def test_a_call_that_is_given_up_is_forgotten() -> None:
+    scene = Scene()
+    scene.ask()
+    shown = scene.gather()
+    assert scene.parks.find("call-1") is scene.call
+
+    scene.parks.forget(scene.call)
+
+    assert scene.parks.find("call-1") is None
+    assert "expired" in scene.back(shown).ending
+
+
+def test_there_is_a_most_of_calls_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PARKS_OF_ONE_MAX", 1)
+    scene = Scene()
+    assert not scene.parks.full(scene.by.principal)
+
+    scene.ask()
+
+    assert scene.parks.full(scene.by.principal)
+    assert not scene.parks.full(Principal("token", "eve"))
+    monkeypatch.setattr(module, "PARKS_MAX", 1)
+    assert scene.parks.full(Principal("token", "eve"))
