@@ -130,6 +130,12 @@ GOALS: Final = (
 )
 
 
+def missed(results: Results, goals: Sequence[Goal] = GOALS) -> list[Goal]:
+    """The goals that were measured and not reached."""
+    values = ((goal, goal.value(results)) for goal in goals)
+    return [goal for goal, value in values if value is not None and not goal.reached(value)]
+
+
 def goals_table(results: Results, goals: Sequence[Goal] = GOALS) -> str:
     """The goals that were measured."""
     rows = [

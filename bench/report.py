@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from bench.comparisons import COMPARISONS, Comparison
-from bench.goals import Results, goals_table
+from bench.goals import Results, goals_table, missed
 from bench.load import IDS_PER_RUN
-from bench.measure import WARM_UP_SECONDS, Effort, Outcome
-from bench.tables import calls_table, idle_table, starts_table
+from bench.measure import WARM_UP_SECONDS, Effort, Measured, Outcome
+from bench.tables import calls_table, idle_table, ratio, starts_table
 
 PAGE = """\
 # Performance
@@ -15,21 +16,48 @@ PAGE = """\
 What Anyport costs, measured against nginx as a plain reverse proxy for the same requests, and
 against other proxies for MCP. This page is written by `make bench`; do not edit it.
 
+{answer}
+
+*Legacy* and *modern* are the eras of the protocol, with and without a handshake: see the
+[glossary](glossary.md#the-protocol).
+
 {place}
+
+{noise}
 
 {faults}
 ## Goals
 
-Ratios hold within one run and carry over to other machines; absolute figures do not.
+Ratios hold within one run and carry over to other machines; absolute figures do not. With 64
+connections, where no other number is named.
 
 {goals}
+
+{missed}
+## Where the time goes
+
+{events}The kernel's part was looked at apart from the runs, on a busy machine: the system time
+of the gateway in two seconds of load, as a share of its CPU.
+
+| call                    |          kernel |
+| ----------------------- | --------------: |
+| small, HTTP server      |      about half |
+| small, stdio server     |   about a third |
+| ten events, HTTP server | about a quarter |
+
+- With an HTTP server behind, the kernel's part is TCP: two reads and two writes for each call.
+- The rest is Python: the request is read and written anew for the server, the answer is read and
+  goes back, and one event goes into the journal.
 
 ## Calls
 
 CPU is that of the target and all its child processes, for one request; *own* is the first process
 alone. *Rounds* has the least and the greatest ratio of the rounds. *Share* is the part of its core
 that the target used: where it is well below 1, the target was not the limit. *MB* is the resident
-memory of the largest process after the load.
+memory of the largest process after the load. A ratio is the median of the ratios of the rounds, so
+it need not be the quotient of two figures in the table. *Legacy* or *modern* is what the client
+speaks; to the server Anyport speaks the modern revision, except in the row *legacy, legacy server*,
+whose server keeps sessions.
 
 {calls}
 
@@ -72,6 +100,7 @@ Streams on which nothing happens, with one server behind:
 make bench                                   # everything, and this page; about {minutes} minutes
 .venv/bin/python bench/run.py --quick        # short runs, printed only
 .venv/bin/python bench/run.py --only call,sse
+.venv/bin/python bench/run.py --report       # this page anew, from the last full run
 ```
 
 It needs Linux with two cores, wrk, nginx and gcc, and installs them where it may. The peers come
@@ -79,6 +108,15 @@ from PyPI in the versions that `bench/requirements-mcp-proxy.txt` and
 `bench/requirements-fastmcp.txt` pin. Everything that is made lies in `.bench/`; every single round
 is in `.bench/results.json`.
 """
+
+BEHIND: Final = (
+    ("call", "Anyport", "With an HTTP server behind"),
+    ("stdio", "Anyport, stdio", "with a stdio server, itself included,"),
+)
+"""Comparison, target and words of what a call is said to cost."""
+
+PROGRESS_EVENTS: Final = 9
+"""How many events a call of ten has besides its answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +131,13 @@ class Circumstances:
 def page(results: Results, circumstances: Circumstances) -> str:
     effort, footprint = circumstances.effort, results.footprint
     return PAGE.format(
+        answer=answer(results),
         place=_place(circumstances),
+        noise=_noise(circumstances),
         faults=faults_text(results),
         goals=goals_table(results),
+        missed=_missed(results),
+        events=_events(results),
         calls="\n\n".join(section(comparison, results) for comparison in COMPARISONS),
         starts=effort.starts,
         started=starts_table(footprint) if footprint else "",
@@ -112,6 +154,68 @@ def section(comparison: Comparison, results: Results) -> str:
     if outcome is None or not outcome.measured:
         return f"### {comparison.title}\n\nNot measured."
     return f"### {comparison.title}\n\n{comparison.about}\n\n{calls_table(comparison, outcome)}"
+
+
+def answer(results: Results) -> str:
+    """What a call through the gateway costs, in two sentences; nothing if it was not measured."""
+    costs = [_cost(results, *behind) for behind in BEHIND]
+    alone = [_find(results, "call", row, 1) for row in ("Anyport, legacy", "direct")]
+    if None in costs or None in alone:
+        return ""
+    through, direct = (measured.figures.p50_ms for measured in alone if measured)
+    return (
+        f"**What does a call through the gateway cost?** {'; '.join(filter(None, costs))}. "
+        f"A client that calls alone, one call after the other, waits {through:.2f} ms instead of "
+        f"{direct:.2f} ms (legacy, the median)."
+    )
+
+
+def _cost(results: Results, comparison: str, name: str, words: str) -> str | None:
+    told = []
+    for era in ("legacy", "modern"):
+        measured = _find(results, comparison, f"{name}, {era}", 64)
+        times = measured and ratio(measured, _find(results, comparison, measured.base, 64))
+        if measured is None or times is None:
+            return None
+        told.append(f"{measured.figures.cpu_us:.0f} µs ({era}, {times:.2f} x nginx)")
+    return f"{words} {' or '.join(told)} of CPU"
+
+
+def _events(results: Results) -> str:
+    """What one event more costs: a call with ten, less one with a plain answer."""
+    told = []
+    for era in ("legacy", "modern"):
+        for target in ("Anyport", "nginx"):
+            row = f"{target}, {era}"
+            plain, ten = _find(results, "call", row, 64), _find(results, "sse", row, 64)
+            if plain is None or ten is None:
+                return ""
+            each = (ten.figures.cpu_us - plain.figures.cpu_us) / PROGRESS_EVENTS
+            told.append(f"{row} {each:.1f} µs")
+    return f"An event of progress, from the tables below: {'; '.join(told)}.\n\n"
+
+
+def _find(results: Results, comparison: str, row: str | None, connections: int) -> Measured | None:
+    outcome = results.outcome(comparison)
+    return outcome.find(row, connections) if outcome else None
+
+
+def _missed(results: Results) -> str:
+    count = len(missed(results))
+    if not count:
+        return ""
+    return (
+        f"Not reached: {count}. What the CPU of a call is spent on stands under "
+        "[where the time goes](#where-the-time-goes).\n"
+    )
+
+
+def _noise(circumstances: Circumstances) -> str:
+    load = circumstances.machine.get("load before", "unknown")
+    return (
+        f"The load average before the run was {load}, where 0 is a machine at rest. *Rounds* in "
+        "the tables shows how far the rounds lie apart."
+    )
 
 
 def faults(results: Results) -> list[str]:

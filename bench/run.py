@@ -1,13 +1,14 @@
 """Measures Anyport beside nginx and other proxies: `make bench`, or `python bench/run.py`.
 
 A full run writes docs/performance.md and .bench/results.json; a quick or partial one prints its
-tables and writes .bench/results-partial.json.
+tables and writes .bench/results-partial.json. `--report` measures nothing and writes the page anew.
 """
 
 import argparse
 import signal
 import sys
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -30,10 +31,22 @@ FULL: Final = Effort(rounds=7, seconds=2, streams=5000, starts=5)
 QUICK: Final = Effort(rounds=3, seconds=1, streams=1000, starts=2)
 FOOTPRINT: Final = "footprint"
 NAMES: Final = (*(comparison.name for comparison in COMPARISONS), FOOTPRINT)
+WHOLE: Final = HOME / "results.json"
+WRITTEN: Final = ROOT / "docs" / "performance.md"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What a run leaves behind."""
+
+    circumstances: Circumstances
+    results: Results
 
 
 def main(argv: list[str]) -> int:
     options = _options(argv)
+    if options.report:
+        return _report()
     chosen = options.only.split(",") if options.only else list(NAMES)
     if unknown := set(chosen) - set(NAMES):
         print(f"There is no {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}.")
@@ -64,6 +77,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/run.py", description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="short runs; nothing is written")
     parser.add_argument("--only", metavar="NAME,...", help=f"some of {', '.join(NAMES)}")
+    parser.add_argument("--report", action="store_true", help="the page of the last full run anew")
     return parser.parse_args(argv)
 
 
@@ -92,11 +106,21 @@ def _measure(chosen: list[str], effort: Effort) -> Results:
 
 
 def _keep(results: Results, circumstances: Circumstances, *, whole: bool) -> None:
-    content = {"circumstances": circumstances, "results": results}
-    pretty = msgspec.json.format(msgspec.json.encode(content), indent=1)
-    (HOME / ("results.json" if whole else "results-partial.json")).write_bytes(pretty)
+    kept = Kept(circumstances=circumstances, results=results)
+    pretty = msgspec.json.format(msgspec.json.encode(kept), indent=1)
+    (WHOLE if whole else HOME / "results-partial.json").write_bytes(pretty)
     if whole:
-        (ROOT / "docs" / "performance.md").write_text(page(results, circumstances))
+        WRITTEN.write_text(page(results, circumstances))
+
+
+def _report() -> int:
+    try:
+        kept = msgspec.json.decode(WHOLE.read_bytes(), type=Kept)
+    except FileNotFoundError:
+        print("There are no figures yet: `make bench` takes them.", file=sys.stderr)
+        return 1
+    WRITTEN.write_text(page(kept.results, kept.circumstances))
+    return 0
 
 
 if __name__ == "__main__":

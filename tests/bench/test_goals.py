@@ -1,13 +1,15 @@
 """The tables of the rig fit together, and its verdicts are right."""
 
+import msgspec
 import pytest
 
 from bench.comparisons import COMPARISONS, Comparison
 from bench.footprint import OPENERS, STARTED, Footprint, Idle, Start
-from bench.goals import GOALS, Goal, Results, goals_table
+from bench.goals import GOALS, Goal, Results, goals_table, missed
 from bench.load import Sample
 from bench.measure import Effort, Measured, Outcome
-from bench.report import Circumstances, faults, page
+from bench.report import Circumstances, answer, faults, page
+from bench.run import Kept
 from bench.tables import ratio, table
 
 
@@ -107,18 +109,44 @@ def test_a_run_with_errors_says_so() -> None:
     assert found == ["call: x: gone", "call: nginx, 64 connections: 3 errors in 100 requests"]
 
 
-def test_the_page_has_every_comparison_and_no_fault_of_a_good_run() -> None:
-    effort = Effort(rounds=7, seconds=2, streams=5000, starts=5)
-    circumstances = Circumstances(
-        date="2026-01-01", minutes=15, machine={"memory": "1 GiB"}, versions={"nginx": "1"},
-        effort=effort,
+def circumstances() -> Circumstances:
+    return Circumstances(
+        date="2026-01-01", minutes=15, machine={"memory": "1 GiB", "load before": "2.1"},
+        versions={"nginx": "1"}, effort=Effort(rounds=7, seconds=2, streams=5000, starts=5),
     )  # fmt: skip
 
-    text = page(everything(), circumstances)
+
+def test_the_page_has_every_comparison_and_no_fault_of_a_good_run() -> None:
+    text = page(everything(), circumstances())
 
     assert all(f"### {comparison.title}\n" in text for comparison in COMPARISONS)
     assert "7 rounds of 2 s" in text
+    assert "load average before the run was 2.1" in text
     assert "faults" not in text
+
+
+def test_the_page_begins_with_what_a_call_costs() -> None:
+    text = answer(everything())
+
+    assert "10 µs (legacy, 1.00 x nginx)" in text
+    assert text in page(everything(), circumstances()).partition("## ")[0]
+    assert answer(Results(outcomes=(), footprint=None)) == ""
+
+
+def test_the_page_counts_the_goals_that_were_not_reached() -> None:
+    results = everything()
+
+    assert "CPU of FastMCP, shared session" in {goal.what for goal in missed(results)}
+    assert "memory, 1 server" not in {goal.what for goal in missed(results)}
+    assert f"Not reached: {len(missed(results))}." in page(results, circumstances())
+
+
+def test_the_page_can_be_written_again_from_what_a_run_leaves() -> None:
+    kept = Kept(circumstances=circumstances(), results=everything())
+
+    again = msgspec.json.decode(msgspec.json.encode(kept), type=Kept)
+
+    assert page(again.results, again.circumstances) == page(kept.results, kept.circumstances)
 
 
 def test_the_cells_of_a_column_are_equally_wide() -> None:

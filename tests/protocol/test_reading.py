@@ -188,6 +188,10 @@ def calls(draw: st.DrawFn) -> bytes:
 @example(
     b'{"jsonrpc":"2.0","id":"\\ud800","method":"tools/call","params":{"name":"a","arguments":1}}'
 )
+@example(b'{"jsonrpc":"2.0","id":"\xff","method":"tools/call","params":{"name":"a","arguments":1}}')
+@example(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"\xb2","arguments":1}}')
+@example(b'{"jsonrpc":"2.0","id":1,"method":"tools\xff","params":{"name":"a","arguments":1}}')
+@example(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":"\xff"}}')
 @example(b'{"jsonrpc":"2.0","id":01,"method":"tools/call","params":{"name":"a","arguments":1}}')
 @example(b'{"jsonrpc":"2.0","id":-0,"method":"tools/call","params":{"name":"a","arguments":1}}')
 @example(b'{"method":"tools/call","params":{"name":"a","arguments":{}},"jsonrpc":"2.0","id":1}\n')

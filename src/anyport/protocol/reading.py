@@ -115,7 +115,7 @@ def read_plain_call(raw: bytes) -> PlainCall | None:
     """
     try:
         found = _read_call(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
     key, params = found.id, found.params
     name = params.name

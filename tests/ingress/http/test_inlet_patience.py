@@ -6,12 +6,12 @@ import pytest
 
 from anyport.ingress.http import body as bodies
 from anyport.ingress.http.inlet import (
+    ANSWERS_UNSENT_BYTES_MAX,
     BODY_SECONDS_MAX,
     HEAD_SECONDS_MAX,
     IDLE_SECONDS_MAX,
     LINGER_SECONDS_MAX,
     STALLED_SECONDS_MAX,
-    STREAM_SHARE_BYTES,
     STREAM_UNSENT_BYTES_MAX,
     STREAMS_UNSENT_BYTES_MAX,
 )
@@ -106,7 +106,7 @@ def test_a_client_that_reads_its_stream_too_slowly_is_cut_at_the_limit() -> None
         visitor.send(get())
         await settle()
         (session,) = stage.older
-        visitor.transport.unsent = STREAM_UNSENT_BYTES_MAX
+        visitor.transport.unsent = ANSWERS_UNSENT_BYTES_MAX
         session.note(b"{}")
         assert visitor.transport.how is None
 
@@ -122,15 +122,15 @@ def test_a_client_that_reads_its_stream_too_slowly_is_cut_at_the_limit() -> None
 
 def test_when_many_read_too_slowly_each_may_be_less_slow() -> None:
     async def scene(stage: Stage) -> None:
-        crowd = STREAMS_UNSENT_BYTES_MAX // STREAM_UNSENT_BYTES_MAX
+        crowd = STREAMS_UNSENT_BYTES_MAX // ANSWERS_UNSENT_BYTES_MAX
         visitors = [stage.visitor() for _ in range(crowd + 1)]
         for visitor in visitors:
             visitor.send(get())
         await settle()
         modest, *slow = visitors
-        modest.transport.unsent = STREAM_SHARE_BYTES
+        modest.transport.unsent = STREAM_UNSENT_BYTES_MAX
         for visitor in slow:
-            visitor.transport.unsent = STREAM_UNSENT_BYTES_MAX
+            visitor.transport.unsent = ANSWERS_UNSENT_BYTES_MAX
             visitor.inlet.pause_writing()
         for session in stage.older:
             session.note(b"{}")

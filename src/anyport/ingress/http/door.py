@@ -51,7 +51,8 @@ BAD_HOST: Final = Denial(
 BAD_TARGET: Final = Denial(status=400, message="The request target must be a path")
 MISDIRECTED: Final = Denial(
     status=421,
-    message="The gateway is not known by this Host; gateway.allowedHosts names those it has",
+    message="The gateway does not go by the name in this Host header; "
+    "add that to gateway.allowedHosts if it should",
 )
 ORIGINS: Final = Denial(status=400, message="A request has at most one Origin header")
 # MCP 2025-11-25, transports: "If the Origin header is present and invalid, servers MUST respond
@@ -108,8 +109,9 @@ class Door:
         authority = read_authority(hosts[0])
         if authority is None:
             return BAD_HOST
-        known = authority.host in self._hosts or is_loopback(authority.host)
-        return None if known else MISDIRECTED
+        if authority.host in self._hosts or is_loopback(authority.host):
+            return None
+        return MISDIRECTED
 
     def _foreign(self, head: RequestHead) -> Denial | None:
         origins = head.all("origin")

@@ -211,7 +211,9 @@ class Endpoint:
 
     def _delete(self, inlet: Inlet, visit: Visit) -> None:
         if visit.session_id is None or visit.is_modern:
-            inlet.answer(405, b"", (("allow", "POST"),))
+            error = codec.error(-32600, "DELETE ends a session, and needs the id of one")
+            body = codec.failure(None, error, null_id=False)
+            inlet.answer(405, body, (JSON, ("allow", "POST")))
             return
         session = self._session(inlet, visit, visit.session_id, None)
         if session is not None:

@@ -33,11 +33,12 @@ IDLE_SECONDS_MAX: Final = 75.0
 """Between two requests on one connection."""
 STALLED_SECONDS_MAX: Final = 30.0
 """A client that stopped reading has this long to go on."""
-STREAM_UNSENT_BYTES_MAX: Final = 32 * 1024 * 1024
+STREAM_UNSENT_BYTES_MAX: Final = 1024 * 1024
 """What may wait for a client that reads its stream too slowly; then the stream is ended."""
+ANSWERS_UNSENT_BYTES_MAX: Final = 32 * 1024 * 1024
+"""The same for a stream that carries the answers of many calls, which may be large."""
 STREAMS_UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024
-"""What may wait for all such clients together; then each is left this much:"""
-STREAM_SHARE_BYTES: Final = 1024 * 1024
+"""What may wait for all such clients together; then there is no difference any more."""
 LINGER_SECONDS_MAX: Final = 2.0
 LINGER_BYTES_MAX: Final = 4 * 1024 * 1024
 """A client that was refused may send so much more, for so long, until it reads that it was."""
@@ -84,6 +85,7 @@ class Inlet(asyncio.Protocol):
         "stream",
         "streaming",
         "transport",
+        "unsent_bytes_max",
     )
 
     def __init__(self, host: Host) -> None:
@@ -106,6 +108,7 @@ class Inlet(asyncio.Protocol):
         self.exchange: Pending | None = None
         """What is cancelled when the client goes away."""
         self.stream: Stream | None = None
+        self.unsent_bytes_max = STREAM_UNSENT_BYTES_MAX
         self.statuses: dict[int, int] = {}
         """The HTTP status for the code of a JSON-RPC error; 200 for all others."""
         self._host = host
@@ -348,7 +351,7 @@ class Inlet(asyncio.Protocol):
         One message may be larger than what may wait: it is what waits before it that counts.
         """
         crowded = self._host.unsent_bytes > STREAMS_UNSENT_BYTES_MAX
-        most = STREAM_SHARE_BYTES if crowded else STREAM_UNSENT_BYTES_MAX
+        most = STREAM_UNSENT_BYTES_MAX if crowded else self.unsent_bytes_max
         good = not self.streaming or self.unsent_bytes <= most
         if not good and self.transport is not None:
             self.transport.abort()

@@ -7,7 +7,7 @@ say; the transport does not tell.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from anyport.ingress.http.inlet import JSON, Inlet
+from anyport.ingress.http.inlet import ANSWERS_UNSENT_BYTES_MAX, JSON, Inlet
 from anyport.ingress.http.sessions import SSE, Belonging, Sessions
 from anyport.ingress.http.streams import Plain
 from anyport.ingress.http.visit import Visit
@@ -25,6 +25,7 @@ class OlderSession:
         self.principal = belonging.principal
         self.profile = belonging.profile
         self.stream = Plain(inlet)
+        inlet.unsent_bytes_max = ANSWERS_UNSENT_BYTES_MAX
         self.conversation = belonging.conversation(self, SSE)
 
     def note(self, *frames: bytes) -> None:

@@ -8,9 +8,13 @@ import asyncio
 import resource
 from collections.abc import Callable
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Final
 
+import msgspec
+
 from anyport.ingress.http.body import Room
+from anyport.ingress.http.door import Denial
 from anyport.ingress.http.endpoint import Endpoint
 from anyport.ingress.http.inlet import JSON, Inlet
 from anyport.ingress.http.reply import Aside
@@ -29,6 +33,7 @@ FILES_RESERVED: Final = 64
 BACKLOG: Final = 2048
 LAST_WORDS_SECONDS_MAX: Final = 2.0
 """How long what has been said may take to be sent when the gateway stops."""
+PROBLEM: Final = ("content-type", "application/problem+json")
 QUIET_SECONDS: Final = 0.02
 """How often a gateway that is about to stop looks whether it may."""
 
@@ -145,8 +150,7 @@ class HttpIngress:
             inlet.principal = visit.principal
             inlet.bare = visit.head.method == "HEAD"
             if visit.denial is not None:
-                denial = visit.denial
-                inlet.answer(denial.status, _error(denial.message), (JSON, *denial.fields))
+                self._deny(inlet, visit, visit.denial)
             elif visit.goal is Goal.ASIDE:
                 self._aside(visit.head, body, inlet)
             elif visit.goal is Goal.NOWHERE:
@@ -158,6 +162,15 @@ class HttpIngress:
             context = {"message": "A request was not served", "exception": error}
             self._loop.call_exception_handler(context)
             inlet.refuse(500, "Internal error: the gateway failed to handle this request")
+
+    def _deny(self, inlet: Inlet, visit: Visit, denial: Denial) -> None:
+        """Everything that is not MCP tells its problems in the form that RFC 9457 has for them."""
+        if visit.goal is Goal.ASIDE:
+            status = HTTPStatus(denial.status)
+            told = {"title": status.phrase, "status": status, "detail": denial.message}
+            inlet.answer(status, msgspec.json.encode(told), (PROBLEM, *denial.fields))
+        else:
+            inlet.answer(denial.status, _error(denial.message), (JSON, *denial.fields))
 
     def send(self, inlet: Inlet, raw: bytes) -> None:
         """Write, once the record of what is said is safe."""
