@@ -47,6 +47,8 @@ INTERNAL: Final = {
     "wire/codec.py SHALLOW_BYTES": "less than another that is listed",
     "wire/http.py HEADS_WRITTEN_MAX": "a cache",
     "ingress/http/inlet.py LARGE_BYTES": "how answers are written",
+    "gateway/events.py SHOWN_CHARS_MAX": "how faults are worded",
+    "gateway/errand.py HELD_REPORTS_MAX": "only the last reports count",
     "gateway/parks.py GATHER_SECONDS": "how questions are put together",
     "gateway/parks.py ID_BYTES": "how strong a name is",
     "gateway/memory.py FREE_BYTES_MAX": "a wish to the allocator",

@@ -1,13 +1,18 @@
 """One exchange on its way to a server and back."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from anyport.gateway.errand import Errand
+from anyport.gateway.errand import HELD_REPORTS_MAX, Errand
+from anyport.gateway.leases import SEATS_MAX
 from anyport.gateway.relay import BROKE
-from anyport.protocol.exchange import Progress
+from anyport.protocol.capability import client_capabilities
+from anyport.protocol.exchange import Caller, Progress, Question
+from anyport.upstream.server import SHARED
 from anyport.upstream.tender import Ready
+from anyport.wire.frame import Failure, Result
 from tests.gateway.fakes import MODERN, Asked, FakeSession, caller
 from tests.gateway.scene import Scene
 from tests.upstream.fakes import say
@@ -175,3 +180,117 @@ def test_what_breaks_on_the_way_back_is_answered_too_and_harms_no_other_call(
     assert (first.ending, second.ending) == (BROKE, BROKE)
     assert len(scene.broken) == 2
     assert scene.at_rest()
+
+
+# A client without a session that can be asked.
+
+
+def askable() -> Caller:
+    capabilities = client_capabilities(b'{"elicitation":{}}')
+    assert capabilities is not None
+    return replace(caller(None, MODERN), capabilities=capabilities)
+
+
+def test_a_call_that_a_legacy_server_may_ask_about_has_a_connection_to_itself(
+    scene: Scene,
+) -> None:
+    first, second = scene.begin(by=askable()), scene.begin(by=askable())
+
+    shared, one, _, other = scene.server.leased
+    assert shared == SHARED
+    assert (one.interactive, one.capabilities) == (True, b'{"elicitation":{}}')
+    assert one.owner != other.owner
+    assert first.exchange.lease == one.owner
+    scene.answer(result={"content": []})
+    third = scene.begin(by=askable())
+    assert third.exchange.lease == one.owner, "it is free for the next one"
+    assert second.exchange.lease == other.owner
+
+
+def test_a_modern_server_needs_no_connection_for_a_call_alone(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, revision=MODERN)
+
+    asked = scene.begin(by=askable())
+
+    assert scene.server.leased == [SHARED]
+    assert asked.exchange.lease == ""
+
+
+def test_too_many_calls_at_a_time_are_made_all_the_same(scene: Scene) -> None:
+    by = askable()
+    asked = [scene.begin(by=by) for _ in range(SEATS_MAX + 1)]
+
+    assert [each.exchange.lease != "" for each in asked] == [True] * SEATS_MAX + [False]
+    assert len(scene.server.channel.sent) == SEATS_MAX + 1
+
+
+def test_a_parked_call_has_all_the_time_in_the_world_and_ends_for_whoever_comes_back(
+    scene: Scene,
+) -> None:
+    by = askable()
+    asked = scene.begin(params={"name": "s__echo", "arguments": {}}, by=by)
+    answers: list[Result | Failure] = []
+    question = Question("elicitation/create", b'{"message":"?"}', answers.append)
+    scene.relay.ask(asked.exchange, question)
+    scene.later.pass_by()
+    shown = asked.ending
+    assert shown["resultType"] == "input_required"
+    assert scene.relay.exchange_on(asked.exchange.lease) is asked.exchange
+    scene.now = 10_000.0
+    scene.deadlines.sweep(scene.now)
+    assert scene.statuses == []
+
+    responses = {"q1": {"action": "decline"}}
+    params = {"name": "s__echo", "arguments": {}, "inputResponses": responses}
+    back = scene.begin(params={**params, "requestState": shown["requestState"]}, by=by)
+    scene.answer(result={"content": [{"type": "text", "text": "all right"}]})
+
+    assert len(answers) == 1
+    assert back.ending["content"][0]["text"] == "all right"
+    assert scene.statuses == ["success"]
+    assert len(scene.server.channel.sent) == 1, "the server was called once"
+
+
+def test_what_a_server_tells_of_its_progress_meanwhile_is_told_to_whoever_comes_back(
+    scene: Scene,
+) -> None:
+    by, params = askable(), {"name": "s__echo", "_meta": {"progressToken": 7}}
+    asked = scene.begin(params=params, by=by)
+    asked.exchange.progress_token = b"7"
+    errand = scene.deadlines.terms[asked.exchange]
+    assert isinstance(errand, Errand)
+    scene.relay.ask(asked.exchange, Question("roots/list", None, lambda _: None))
+    scene.later.pass_by()
+    for number in range(HELD_REPORTS_MAX + 2):
+        errand.progressed((b'{"progressToken":1,"progress":%d}' % number,))
+
+    state = asked.ending["requestState"]
+    back = scene.begin(params={**params, "requestState": state}, by=by)
+
+    told = [happening for happening in back.told if isinstance(happening, Progress)]
+    assert len(told) == HELD_REPORTS_MAX
+    assert told[-1].params.endswith(b'"progress":%d}' % (HELD_REPORTS_MAX + 1))
+
+
+def test_a_client_that_hangs_up_after_it_came_back_cancels_the_call(scene: Scene) -> None:
+    by = askable()
+    asked = scene.begin(params={"name": "s__echo"}, by=by)
+    scene.relay.ask(asked.exchange, Question("roots/list", None, lambda _: None))
+    scene.later.pass_by()
+    state = asked.ending["requestState"]
+    responses: dict[str, object] = {"q1": {"roots": []}}
+    params = {"name": "s__echo", "inputResponses": responses, "requestState": state}
+    back = scene.begin(params=params, by=by)
+
+    back.exchange.cancel()
+
+    assert scene.server.channel.sent[-1]["method"] == "notifications/cancelled"
+    assert scene.statuses == ["cancelled"]
+    assert scene.relay.exchange_on(asked.exchange.lease) is None
+
+
+def test_a_state_that_a_legacy_server_never_gave_is_refused(scene: Scene) -> None:
+    asked = scene.begin(params={"name": "s__echo", "requestState": "made up"}, by=askable())
+
+    assert asked.ending.startswith("Invalid or expired requestState")
+    assert scene.server.channel.sent == []

@@ -82,6 +82,23 @@ def test_a_question_that_makes_no_sense_is_refused(
         archive.ask(**arguments)
 
 
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"event_type": "tool_call"}, "event_type must be one of .*gateway.tool_call"),
+        ({"status": "good"}, "status must be one of .*success"),
+        ({"colour": "red"}, "There is no 'colour' to ask by; there are trace_id, event_type"),
+    ],
+)
+def test_who_asks_wrongly_is_told_what_can_be_asked(
+    archive: Archive, parameters: dict[str, str], words: str
+) -> None:
+    with pytest.raises(BadQuery, match=words):
+        asyncio.run(archive.events.page(parameters))
+    with pytest.raises(BadQuery, match=words):
+        archive.ask(**parameters)
+
+
 def test_arguments_that_are_no_object_are_refused(archive: Archive) -> None:
     with pytest.raises(BadQuery):
         asyncio.run(archive.events.query(b"[]"))

@@ -9,7 +9,7 @@ import pytest
 from anyport.gateway.feed import Feed, Listening
 from anyport.protocol.exchange import Exchange, Log, Notice
 from anyport.protocol.method import Kind
-from anyport.protocol.principal import Principal
+from anyport.protocol.principal import LOCAL, Principal
 from anyport.upstream.server import SHARED, LeaseKey
 from anyport.upstream.tender import Tender
 from anyport.wire.frame import Notification
@@ -218,6 +218,43 @@ def test_a_modern_client_gets_a_log_with_the_one_request_that_asked_for_it(
 
     logs = [happening for call in asked for happening in call.told if isinstance(happening, Log)]
     assert len(logs) == heard
+
+
+def test_a_log_on_a_connection_of_one_call_is_for_nobody_else() -> None:
+    scene = Scene()
+    mine, theirs = Asked(by=caller(revision=MODERN)), Asked(by=caller(revision=MODERN))
+    mine.exchange.lease = "call-1"
+    for call in (mine, theirs):
+        object.__setattr__(call.exchange.caller, "log_level", "info")
+    scene.open.append(theirs.exchange)
+
+    # Its own call is parked: nobody is there to hear it.
+    scene.say("notifications/message", LeaseKey(owner="call-1"), level="error", data="x")
+    assert theirs.told == []
+    scene.open.append(mine.exchange)
+    scene.say("notifications/message", LeaseKey(owner="call-1"), level="error", data="x")
+    scene.say("notifications/message", level="error", data="y")
+
+    assert [type(happening) for happening in mine.told] == [Log]
+    assert [type(happening) for happening in theirs.told] == [Log]
+
+
+def test_who_listens_hears_of_resources_over_the_connection_of_their_own_calls() -> None:
+    scene = Scene()
+    scene.server.offer(Kind.RESOURCES, "x:1")
+    scene.profile.refresh()
+    seat = LeaseKey(owner="call-1", interactive=True, principal=LOCAL)
+    strange = LeaseKey(owner="call-2", interactive=True, principal=Principal("token", "eve"))
+    asked = Asked("subscriptions/listen", by=caller(revision=MODERN))
+    listening = Listening(asked.exchange, frozenset(), frozenset({"x:1"}))
+    scene.feed.listening[asked.exchange] = listening
+
+    assert scene.feed.uris_of(scene.server, seat) == {"x:1"}
+    assert scene.feed.uris_of(scene.server, strange) == frozenset()
+    for key in (seat, strange):
+        scene.say("notifications/resources/updated", key, uri="x:1")
+
+    assert len(asked.told) == 1
 
 
 def test_the_most_talkative_level_that_anyone_set_is_wanted() -> None:

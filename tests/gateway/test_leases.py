@@ -5,7 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from anyport.gateway.leases import SEAT_IDLE_SECONDS, SEATS_MAX, Leases, lease_key
+from anyport.gateway.leases import (
+    FIRST_SEAT_IDLE_SECONDS,
+    SEAT_IDLE_SECONDS,
+    SEATS_MAX,
+    Leases,
+    lease_key,
+)
 from anyport.protocol.capability import client_capabilities
 from anyport.protocol.exchange import Caller
 from anyport.protocol.principal import Principal
@@ -105,6 +111,21 @@ def test_a_connection_is_for_those_who_can_be_asked_the_same() -> None:
     assert leases.seat(server, stranger) is not seat
 
 
+def test_the_first_connection_is_kept_longer_and_used_first() -> None:
+    later, server, by = Later(), Watched(), asking(elicitation={})
+    leases = Leases(later, sole=False)
+    first, second = leases.seat(server, by), leases.seat(server, by)
+    assert first is not None
+    assert second is not None
+
+    leases.leave(server, by, second)
+    leases.leave(server, by, first)
+
+    kept = [SEAT_IDLE_SECONDS, FIRST_SEAT_IDLE_SECONDS]
+    assert [seconds for seconds, _ in later.due] == kept
+    assert leases.seat(server, by) is first
+
+
 def test_there_is_a_most_of_calls_side_by_side_and_one_that_is_free_makes_room() -> None:
     leases, server, by = Leases(Later(), sole=False), Watched(), asking(elicitation={})
     seats = [leases.seat(server, by) for _ in range(SEATS_MAX)]
@@ -128,7 +149,11 @@ def test_a_connection_that_nobody_needs_is_closed_after_a_while() -> None:
     assert server.dropped == [], "it is in use again"
 
     leases.leave(server, by, seat)
-    assert [seconds for seconds, _ in later.due] == [SEAT_IDLE_SECONDS]
+    assert leases.seat(server, by) is seat
+    leases.leave(server, by, seat)
+    assert [seconds for seconds, _ in later.due] == [FIRST_SEAT_IDLE_SECONDS], "one look for all"
+    later.pass_by()
+    assert server.dropped == [], "it was used meanwhile"
     later.pass_by()
 
     assert server.dropped == [seat.key.owner]

@@ -23,7 +23,7 @@ from tests.journeys.clients import (
     status,
     wrapped,
 )
-from tests.journeys.scripting import Scripted, note, question, result, rule, said, text, tools
+from tests.journeys.scripting import Scripted, note, result, rule, said, text, tools
 from tests.journeys.web import Site, serving
 
 CAPABILITIES = f"{META}clientCapabilities"
@@ -240,21 +240,6 @@ def test_a_modern_client_is_never_sent_a_request(
     answer = client.call(f"{server}__{asks}", arguments, progressToken="p")
     assert "result" in answer or "error" in answer
     assert not [m for m in client.seen if "method" in m and "id" in m]
-
-
-def test_a_legacy_server_that_asks_during_a_modern_call_is_refused(tmp_path: Path) -> None:
-    server = Scripted(
-        tmp_path,
-        tools("ask"),
-        rule("tools/call", question("q", "elicitation/create", {"message": "?"}), keep="call"),
-        rule("answer", result(text("went on")).replace("$id", "$call")),
-    )
-    with serving(tmp_path, {"old": server.command}) as site:
-        client = Modern(site, **{CAPABILITIES: ABLE})
-        assert said(client.call("ask")) == "went on"
-        assert client.seen == []
-    (answer,) = server.answers()
-    assert (answer["id"], answer["error"]["code"]) == ("q", -32601)
 
 
 # Input that a server needs

@@ -198,7 +198,7 @@ def test_a_modern_client_is_never_sent_a_request(
     assert not [m for m in client.seen if "method" in m and "id" in m]
 
 
-def test_a_legacy_server_that_asks_during_a_modern_call_is_refused(tmp_path: Path) -> None:
+def test_a_legacy_server_may_ask_during_a_modern_call(tmp_path: Path) -> None:
     server = Scripted(
         tmp_path,
         tools("ask"),
@@ -207,10 +207,16 @@ def test_a_legacy_server_that_asks_during_a_modern_call_is_refused(tmp_path: Pat
     )
     with gateway(tmp_path, {"old": server.command}) as opened:
         asks = {f"{META}clientCapabilities": ASKS_ALL}
-        assert said(opened.modern("tools/call", {"name": "ask"}, **asks)) == "went on"
+        asked = opened.modern("tools/call", {"name": "ask"}, **asks)["result"]
+        assert asked["resultType"] == "input_required"
+        ((key, put),) = asked["inputRequests"].items()
+        assert put == {"method": "elicitation/create", "params": {"message": "?"}}
+        responses = {key: {"action": "decline"}}
+        back = {"inputResponses": responses, "requestState": asked["requestState"]}
+        assert said(opened.modern("tools/call", {"name": "ask", **back}, **asks)) == "went on"
         assert not [m for m in opened.seen if "method" in m and "id" in m]
     (answer,) = server.answers()
-    assert (answer["id"], answer["error"]["code"]) == ("q", -32601)
+    assert (answer["id"], answer["result"]) == ("q", {"action": "decline"})
 
 
 def modern_server(path: Path, *rules: Message) -> Scripted:

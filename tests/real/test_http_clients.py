@@ -279,7 +279,7 @@ def test_a_legacy_client_is_asked_by_servers_of_both_eras(
 
 
 @pytest.mark.parametrize("client", MODERN, ids="-".join)
-def test_a_modern_client_is_asked_by_modern_servers_only(
+def test_a_modern_client_is_asked_by_servers_of_both_eras(
     client: tuple[str, str], house: House
 ) -> None:
     steps: list[rig.Step] = [
@@ -290,19 +290,11 @@ def test_a_modern_client_is_asked_by_modern_servers_only(
     ]
     seen = house.visit(client, steps)
 
-    # To a server that shook hands nothing was declared, so it does not even offer the tool.
-    assert not {f"{slug}__trigger-sampling-request" for slug in EVERYTHINGS} & _names(
-        rig.of(seen, "listed")[0]
-    )
     answers = [rig.text(result) for result in rig.of(seen, "result")]
-    assert answers[:3] == ["canned sample", "canned, 1, True", "file:///tmp/canned"]
+    assert answers[:-1] == ["canned sample", "canned, 1, True", "file:///tmp/canned"] * 3
     assert answers[-1] == "Echo: still here"
-    capabilities = ("sampling", "elicitation", "roots") * 2
-    for answer, capability in zip(answers[3:9], capabilities, strict=True):
-        assert capability in answer
-    asked = [_asked(seen, step) for step in range(1, 4)]
-    assert asked == [{"sampling/createMessage"}, {"elicitation/create"}, {"roots/list"}]
-    assert len(rig.of(seen, "asked")) == 3
+    asked = [_asked(seen, step) for step in range(1, 10)]
+    assert asked == [{"sampling/createMessage"}, {"elicitation/create"}, {"roots/list"}] * 3
 
 
 @pytest.mark.parametrize("transport", ["http", "sse"])

@@ -138,16 +138,24 @@ def test_a_server_learns_that_its_call_was_cancelled(tmp_path: Path, protocol: s
         assert not [message for message in client.seen if message.get("id") == hanging]
 
 
-def test_a_server_that_cannot_ask_a_modern_client_says_so(tmp_path: Path) -> None:
+def test_a_server_with_sessions_asks_a_modern_client(tmp_path: Path) -> None:
     able: Message = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
     meta = MODERN_META | {"io.modelcontextprotocol/clientCapabilities": able}
-    asking = {"ask": "elicitation", "think": "sampling", "look": "roots"}
+    sampled = {"role": "assistant", "content": {"type": "text", "text": "six"}, "model": "m"}
+    answers: dict[str, tuple[Message, str]] = {
+        "ask": ({"action": "decline"}, "decline"),
+        "think": (sampled, "six"),
+        "look": ({"roots": [{"uri": "file:///a"}]}, "file:///a"),
+    }
     with gateway(tmp_path, {"python": _pinned("legacy")}, gateway=PATIENT) as client:
-        for tool, capability in asking.items():
-            error = client.modern("tools/call", {"name": f"python__{tool}"}, **meta)["error"]
+        for tool, (answer, words) in answers.items():
+            name = {"name": f"python__{tool}"}
+            asked = client.modern("tools/call", name, **meta)["result"]
+            assert asked["resultType"] == "input_required"
+            responses = dict.fromkeys(asked["inputRequests"], answer)
+            back = {"inputResponses": responses, "requestState": asked["requestState"]}
 
-            assert f"{capability} capability" in error["message"]
-            assert error["data"]["server"] == "python"
+            assert words in _text(client.modern("tools/call", name | back, **meta))
         added = client.modern("tools/call", {"name": "python__add", "arguments": {"a": 1, "b": 2}})
         assert _text(added) == "3"
 

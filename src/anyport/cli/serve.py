@@ -62,7 +62,7 @@ def serve(given: Given, listening: Listening) -> int:
     host, port = address(config, listening)
     refusal = exposure(config, host)
     if refusal is not None:
-        raise CommandFailed(unknown_name(host, port) or refusal)
+        raise CommandFailed(refusal)
     state_dir = places.state_dir(given.state_dir, os.environ)
     served = run(_serve(config, state_dir, (host, port), as_json=given.json))
     if isinstance(served, CommandFailed):
@@ -138,15 +138,6 @@ def _tell(accepting: Ready, *, as_json: bool) -> None:
 def _ask_for_patience() -> None:
     seconds = LAME_DUCK_SECONDS + DRAIN_SECONDS_MAX
     say(f"finishing what is open, for {seconds:g} s at most; a second signal stops it at once")
-
-
-def unknown_name(host: str, port: int) -> str | None:
-    """Why a host is no address at all; None for one that is, or may be."""
-    try:
-        socket.getaddrinfo(host, port)
-    except (OSError, UnicodeError):
-        return explain(socket.gaierror(), host, port)
-    return None
 
 
 def explain(error: OSError, host: str, port: int) -> str:

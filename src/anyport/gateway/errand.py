@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from anyport.gateway.deadlines import Deadlines, Term
-from anyport.gateway.leases import SEATS_MAX, Leases, Seat
+from anyport.gateway.leases import Leases, Seat
 from anyport.gateway.ledger import Habit
 from anyport.gateway.parks import LOST, Parks
 from anyport.gateway.profile import Profile
@@ -34,6 +34,8 @@ from anyport.upstream.server import SHARED, Server
 from anyport.wire import members
 from anyport.wire.frame import Failure, Result
 
+HELD_REPORTS_MAX: Final = 64
+"""Of what a server tells of its progress while its client fetches an answer; the last count."""
 TRACKS_MAX: Final = 512
 """Names that are remembered for one caller, with how their calls travel."""
 
@@ -74,6 +76,7 @@ class Errand(Term):
 
     __slots__ = (
         "_call",
+        "_held",
         "_lease",
         "_native",
         "_params",
@@ -111,6 +114,8 @@ class Errand(Term):
         self._seat: Seat | None = None
         """Where it has a connection to itself."""
         self._call: Call | None = None
+        self._held: tuple[bytes, ...] = ()
+        """What the server told while nobody was there to hear it."""
         self._sent = 0.0
         self._waited: float | None = None
         """How long the server took, all its rounds together."""
@@ -156,9 +161,8 @@ class Errand(Term):
             self._leased(lease)
             return
         seat = self._relay.leases.seat(self.server, self.exchange.caller)
-        if seat is None:
-            words = f"{SEATS_MAX} calls of this client are under way, each on a session of its own"
-            self._finish(Failed(lost(self.server.slug, Situation.BUSY, words)))
+        if seat is None:  # Too many at a time: then it may not ask, but it may work.
+            self._leased(lease)
             return
         self._seat = seat
         self.exchange.lease = seat.key.owner
@@ -256,10 +260,12 @@ class Errand(Term):
 
     def progressed(self, reports: Sequence[bytes]) -> None:
         """The server has told how far it has come."""
-        if not self.exchange.ended:
-            self.extend(self._relay.clock())
-            for params in reports:
-                self.exchange.tell(self.exchange, Progress(params))
+        if self.exchange.ended:
+            self._held = (*self._held, *reports)[-HELD_REPORTS_MAX:]
+            return
+        self.extend(self._relay.clock())
+        for params in reports:
+            self.exchange.tell(self.exchange, Progress(params))
 
     # While nobody waits for it: see `parks`.
 
@@ -282,6 +288,8 @@ class Errand(Term):
         exchange.on_cancel = self._cancelled
         self.extend(self._relay.clock())
         self._relay.deadlines.start(self)
+        held, self._held = self._held, ()
+        self.progressed(held)
 
     def finish(self, ending: Ending) -> None:
         """It has ended; if nobody waits for that, it is kept for whoever comes back."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, get_args
 
 import msgspec
 
@@ -18,6 +18,14 @@ from anyport.record.since import parse_since
 
 if TYPE_CHECKING:
     from anyport.record.index import Index, Position
+
+
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "event_type": get_args(EventType),
+    "status": get_args(Status),
+}
+SHOWN_CHARS_MAX: Final = 64
+"""Of a name that somebody made up."""
 
 
 class Query(msgspec.Struct, forbid_unknown_fields=True):
@@ -64,10 +72,12 @@ class Events:
         Raises:
             BadQuery: an argument cannot be used.
         """
+        given: dict[str, object] = {}
         try:
-            asked = msgspec.json.decode(arguments, type=Query)
-        except (msgspec.ValidationError, msgspec.DecodeError) as error:
-            raise BadQuery(str(error)) from None
+            given = msgspec.json.decode(arguments, type=dict[str, object])
+            asked = msgspec.convert(given, Query)
+        except msgspec.DecodeError as error:
+            raise BadQuery(_complaint(given, Query) or str(error)) from None
         found = await self._ask(asked, None, _limit(asked))
         return b"[%b]" % b",".join(line.strip() for _, line in found)
 
@@ -80,7 +90,7 @@ class Events:
         try:
             asked = msgspec.convert(parameters, PageQuery, strict=False)
         except msgspec.ValidationError as error:
-            raise BadQuery(str(error)) from None
+            raise BadQuery(_complaint(parameters, PageQuery) or str(error)) from None
         before = None if asked.cursor is None else _read_cursor(asked.cursor)
         limit = _limit(asked)
         found = await self._ask(asked, before, limit)
@@ -130,6 +140,18 @@ class Events:
 
 _Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """What the index can compare with."""
+
+
+def _complaint(given: Mapping[str, object], query: type[Query]) -> str | None:
+    """What is wrong with a question, for people; None if that is something else."""
+    names = query.__struct_fields__
+    for name, value in given.items():
+        if name not in names:
+            return f"There is no {name[:SHOWN_CHARS_MAX]!r} to ask by; there are {', '.join(names)}"
+        choices = CHOICES.get(name)
+        if choices is not None and value not in choices:
+            return f"{name} must be one of {', '.join(choices)}"
+    return None
 
 
 def _limit(asked: Query) -> int:

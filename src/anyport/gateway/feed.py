@@ -13,6 +13,7 @@ from anyport.protocol import meta
 from anyport.protocol.exchange import Exchange, Log, Notice, Session
 from anyport.protocol.legacy_front import LOG_LEVELS
 from anyport.protocol.method import CHANGES, LISTEN_FLAGS, Kind
+from anyport.protocol.principal import Principal
 from anyport.protocol.revision import Era
 from anyport.routing.catalog import Catalog
 from anyport.routing.route import owner_of_uri
@@ -34,6 +35,11 @@ class Listening:
         self.flags = flags
         self.uris = uris
         """Public URIs."""
+
+    @property
+    def principal(self) -> Principal:
+        """Who listens."""
+        return self.exchange.caller.principal
 
     def tell(self, method: str, params: bytes) -> None:
         """Send one notification on this stream."""
@@ -126,7 +132,7 @@ class Feed:
             if _tells(server, key, session.id):
                 followed |= session.subscriptions
         for listening in self._listening_of(profile):
-            if _tells(server, key):
+            if _tells(server, key) or key.principal == listening.principal:
                 followed |= listening.uris
         return followed
 
@@ -138,7 +144,7 @@ class Feed:
             if wanted is None or rank >= LOG_LEVELS.index(wanted):
                 own = _with_logger(self._profiles[session.profile], server.slug, params)
                 self._log_to_session(session, server, key, own)
-        self._log_to_modern(server, rank, params)
+        self._log_to_modern(server, key, rank, params)
 
     def _log_to_session(
         self, session: Session, server: Server, key: LeaseKey, params: bytes
@@ -155,13 +161,13 @@ class Feed:
         else:
             session.notify("notifications/message", params)
 
-    def _log_to_modern(self, server: Server, rank: int, params: bytes) -> None:
+    def _log_to_modern(self, server: Server, key: LeaseKey, rank: int, params: bytes) -> None:
         """A modern client gets a log only with a request that asked, and only if it is that one's.
 
-        A legacy server does not say which call a log belongs to, so with several calls open
-        nobody gets it.
+        A legacy server does not say which call a log belongs to, so with several calls open on
+        that connection nobody gets it.
         """
-        exchanges = self._open_exchanges(server)
+        exchanges = [e for e in self._open_exchanges(server) if _owner(server, e) == key.owner]
         if len(exchanges) != 1 or exchanges[0].caller.revision.era is not Era.MODERN:
             return
         wanted = exchanges[0].caller.log_level
@@ -185,7 +191,8 @@ class Feed:
                     session.notify("notifications/resources/updated", own)
             for listening in self._listening_of(profile):
                 uri = spelled(listening.uris)
-                if uri is not None and _tells(server, key):
+                hears = _tells(server, key) or key.principal == listening.principal
+                if uri is not None and hears:
                     own = _with_uri(params, native, uri)
                     listening.tell("notifications/resources/updated", own)
 
@@ -215,6 +222,12 @@ class Feed:
 
     def _servers_of(self, session: Session) -> Mapping[str, Server]:
         return self._profiles[session.profile].servers
+
+
+def _owner(server: Server, exchange: Exchange) -> str:
+    """Whose the connection is that an exchange uses; empty for the shared one."""
+    session = exchange.caller.session
+    return exchange.lease if session is None else server.key_of(session.id).owner
 
 
 def _tells(server: Server, key: LeaseKey, session: str = "") -> bool:

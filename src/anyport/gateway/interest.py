@@ -46,6 +46,13 @@ class Interest:
 
     def restore(self, server: Server, key: LeaseKey) -> None:
         """A connection to a server is new: over it, nothing is known yet."""
+        gone = [
+            (slug, old)
+            for slug, old in self._known
+            if slug == server.slug and old.principal is not None and old not in server.tenders
+        ]
+        for known in gone:
+            del self._known[known]
         self._known[server.slug, key] = set()
         self.sync(server)
 

@@ -19,6 +19,8 @@ SEATS_MAX: Final = 8
 calls run at a time, and each may be a process."""
 SEAT_IDLE_SECONDS: Final = 60.0
 """How long such a connection is kept for the next call."""
+FIRST_SEAT_IDLE_SECONDS: Final = 1800.0
+"""The first of them is kept longer: what a server remembers of earlier calls, it has there."""
 
 UNBRIDGED: Final = ("tasks", "extensions")
 """Client capabilities that add methods or results which the gateway does not carry."""
@@ -59,7 +61,10 @@ class Leases:
                     return None
                 self._clear(server, caller.principal, seat)
             key = LeaseKey(
-                owner=f"call-{next(self._numbers)}", capabilities=declared, interactive=True
+                owner=f"call-{next(self._numbers)}",
+                capabilities=declared,
+                interactive=True,
+                principal=caller.principal,
             )
             seat = Seat(key)
             self._seats.setdefault((server, caller.principal), []).append(seat)
@@ -70,12 +75,24 @@ class Leases:
         """A call needs its connection no longer."""
         seat.free = True
         seat.used += 1
-        act = partial(self._reap, server, caller.principal, seat, seat.used)
-        self._later(SEAT_IDLE_SECONDS, act)
+        if not seat.watched:
+            self._watch(server, caller.principal, seat)
 
-    def _reap(self, server: Server, principal: Principal, seat: "Seat", used: int) -> None:
-        if seat.free and seat.used == used:
+    def _watch(self, server: Server, principal: Principal, seat: "Seat") -> None:
+        """Look in a while whether it was used meanwhile; one look for each, not for each call."""
+        seat.watched = True
+        first = self._seats[server, principal][0] is seat
+        seconds = FIRST_SEAT_IDLE_SECONDS if first else SEAT_IDLE_SECONDS
+        self._later(seconds, partial(self._look, server, principal, seat, seat.used))
+
+    def _look(self, server: Server, principal: Principal, seat: "Seat", used: int) -> None:
+        seat.watched = False
+        if not seat.free or seat not in self._seats.get((server, principal), ()):
+            return  # Whoever leaves it has it looked at again.
+        if seat.used == used:
             self._clear(server, principal, seat)
+        else:
+            self._watch(server, principal, seat)
 
     def _clear(self, server: Server, principal: Principal, seat: "Seat") -> None:
         seats = self._seats.get((server, principal), [])
@@ -120,11 +137,12 @@ def declaration(caller: Caller) -> bytes:
 class Seat:
     """A connection for one call at a time."""
 
-    __slots__ = ("free", "key", "used")
+    __slots__ = ("free", "key", "used", "watched")
 
     def __init__(self, key: LeaseKey) -> None:
         self.key = key
         self.free = True
+        self.watched = False
         self.used = 0
         """How often it was left."""
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from anyport.config.schema import ServerConfig
 from anyport.protocol.headers import NO_ANNOTATIONS, Annotations
 from anyport.protocol.method import CHANGES, Kind
+from anyport.protocol.principal import Principal
 from anyport.protocol.revision import Era
 from anyport.routing.offers import Listing
 from anyport.upstream.connection import Connection, Hearer, Peer
@@ -43,6 +44,8 @@ class LeaseKey:
     """What a legacy server may ask over it."""
     interactive: bool = False
     """Whether it may ask anything."""
+    principal: Principal | None = None
+    """Whose calls have it to themselves, one at a time."""
 
 
 SHARED: Final = LeaseKey()
@@ -262,10 +265,7 @@ class Server:
 
     def _tried(self, ready: Ready, lease: Connection | str) -> None:
         """A server that has no handshake serves this caller as it serves all others."""
-        if isinstance(lease, str):
-            self.lease_main(ready)
-        else:
-            ready(lease)
+        self.lease_main(ready) if isinstance(lease, str) else ready(lease)
 
     def _start(self, key: LeaseKey, *, trial: bool = False) -> Tender:
         """A new connection. A trial asks a modern server for a handshake all the same.
