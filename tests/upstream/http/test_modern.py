@@ -139,13 +139,15 @@ def test_annotated_arguments_are_made_anew_and_only_unknown_fields_pass() -> Non
 MISMATCH = {"code": -32020, "message": "Mcp-Param-Region is missing"}
 
 
-def test_a_call_refused_for_its_headers_is_sent_again_once_the_tools_were_read_again() -> None:
-    def picky(heard: Heard, reply: Reply) -> None:
-        if heard.fields.get("mcp-param-region") == "eu":
-            answer(heard, reply)
-        else:
-            reply.json({"id": heard.id, "error": MISMATCH}, 400)
+def picky(heard: Heard, reply: Reply) -> None:
+    """Wants to have an argument among the header fields."""
+    if heard.fields.get("mcp-param-region") == "eu":
+        answer(heard, reply)
+    else:
+        reply.json({"id": heard.id, "error": MISMATCH}, 400)
 
+
+def test_a_call_refused_for_its_headers_is_sent_again_once_the_tools_were_read_again() -> None:
     async def scene(web: Web, at: Scene) -> None:
         connection = await at.connected()
         at.on_refresh = lambda: at.annotated.update(report={"Region": ("region",)})
@@ -163,12 +165,6 @@ def test_a_call_refused_for_its_headers_is_sent_again_once_the_tools_were_read_a
 
 
 def test_a_call_in_a_known_form_is_sent_again_in_a_better_one() -> None:
-    def picky(heard: Heard, reply: Reply) -> None:
-        if heard.fields.get("mcp-param-region") == "eu":
-            answer(heard, reply)
-        else:
-            reply.json({"id": heard.id, "error": MISMATCH}, 400)
-
     async def scene(web: Web, at: Scene) -> None:
         connection = await at.connected()
         at.on_refresh = lambda: at.annotated.update(report={"Region": ("region",)})
