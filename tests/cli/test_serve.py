@@ -164,7 +164,19 @@ def test_with_tokens_it_listens_there_and_lets_nobody_in_without_one(stage: Stag
         assert there.url == f"http://127.0.0.1:{port}"
 
         there.process.send_signal(TERM)
-        assert there.end()[0] == 0
+        code, told = there.end()
+        assert code == 0
+        assert "gateway.allowedHosts" in told, "others would be turned away"
+
+
+def test_who_has_named_itself_is_not_told_to(stage: Stage) -> None:
+    config = stage.configure()
+    gateway = {"gateway": {"tokens": {"me": "${env:MINE}"}, "allowedHosts": ["here.example"]}}
+    config.write_text(json.dumps(json.loads(config.read_text()) | gateway))
+
+    with running("--host", "0.0.0.0", MINE="a-token-of-mine-1234") as there:
+        there.process.send_signal(TERM)
+        assert "allowedHosts" not in there.end()[1]
 
 
 @pytest.mark.parametrize(

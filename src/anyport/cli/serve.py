@@ -21,7 +21,7 @@ from anyport.cli.ending import CommandFailed, say
 from anyport.cli.loop import run
 from anyport.cli.options import HOST, PORT, Given, Listening
 from anyport.cli.outlook import Outlook
-from anyport.cli.ready import Ready, ready
+from anyport.cli.ready import EVERYWHERE, Ready, ready
 from anyport.cli.render import flush, out_json
 from anyport.cli.setup import announced_config
 from anyport.cli.stopping import Stopping
@@ -63,6 +63,9 @@ def serve(given: Given, listening: Listening) -> int:
     refusal = exposure(config, host)
     if refusal is not None:
         raise CommandFailed(refusal)
+    if host in EVERYWHERE and not config.gateway.allowed_hosts:
+        # Whoever comes by any other name is turned away, and would not know why.
+        say("warning: clients on other machines are let in by the names in gateway.allowedHosts")
     state_dir = places.state_dir(given.state_dir, os.environ)
     served = run(_serve(config, state_dir, (host, port), as_json=given.json))
     if isinstance(served, CommandFailed):
