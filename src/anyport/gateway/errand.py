@@ -30,7 +30,7 @@ from anyport.protocol.revision import Era
 from anyport.protocol.shape import ShapedResult, read_shape
 from anyport.routing.rewrite import rewrite_result
 from anyport.upstream.connection import Answer, Call, Connection, Lost
-from anyport.upstream.server import SHARED, Server
+from anyport.upstream.server import Server
 from anyport.wire import members
 from anyport.wire.frame import Failure, Result
 
@@ -131,12 +131,10 @@ class Errand(Term):
         relay, exchange = self._relay, self.exchange
         exchange.on_cancel = self._cancelled
         relay.deadlines.start(self)
-        key = relay.leases.key(self.server.config.scope, exchange.caller)
-        asks = key == SHARED and exchange.method.may_need_input and exchange.caller.askable
-        if asks and self.server.config.scope != "shared":
-            self.server.lease(key, self._met)
-        else:
-            self.server.lease(key, self._leased)
+        scope = self.server.config.scope
+        asks = exchange.caller.askable and exchange.method.may_need_input and scope != "shared"
+        key = relay.leases.key(scope, exchange.caller)
+        self.server.lease(key, self._met if asks else self._leased)
         self.delayed = self.delayed or not self.sent
 
     def take_over(self, run: Run) -> None:

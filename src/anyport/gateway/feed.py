@@ -13,7 +13,6 @@ from anyport.protocol import meta
 from anyport.protocol.exchange import Exchange, Log, Notice, Session
 from anyport.protocol.legacy_front import LOG_LEVELS
 from anyport.protocol.method import CHANGES, LISTEN_FLAGS, Kind
-from anyport.protocol.principal import Principal
 from anyport.protocol.revision import Era
 from anyport.routing.catalog import Catalog
 from anyport.routing.route import owner_of_uri
@@ -36,10 +35,9 @@ class Listening:
         self.uris = uris
         """Public URIs."""
 
-    @property
-    def principal(self) -> Principal:
-        """Who listens."""
-        return self.exchange.caller.principal
+    def hears(self, server: Server, key: LeaseKey) -> bool:
+        """Whether it is told what a server says of resources over this connection."""
+        return _tells(server, key) or key.principal == self.exchange.caller.principal
 
     def tell(self, method: str, params: bytes) -> None:
         """Send one notification on this stream."""
@@ -132,7 +130,7 @@ class Feed:
             if _tells(server, key, session.id):
                 followed |= session.subscriptions
         for listening in self._listening_of(profile):
-            if _tells(server, key) or key.principal == listening.principal:
+            if listening.hears(server, key):
                 followed |= listening.uris
         return followed
 
@@ -191,8 +189,7 @@ class Feed:
                     session.notify("notifications/resources/updated", own)
             for listening in self._listening_of(profile):
                 uri = spelled(listening.uris)
-                hears = _tells(server, key) or key.principal == listening.principal
-                if uri is not None and hears:
+                if uri is not None and listening.hears(server, key):
                     own = _with_uri(params, native, uri)
                     listening.tell("notifications/resources/updated", own)
 

@@ -132,14 +132,14 @@ class Caller:
     transport: str = "stdio"
     """How the client is connected, for the record."""
 
+    memory: dict[object, Any] = field(default_factory=dict, repr=False)
+    """What others have worked out for this caller and need not work out again; pruned by none,
+    so bounded by what is configured: servers, and the names in their lists."""
+
     @property
     def askable(self) -> bool:
         """Whether it has no session, and can be asked all the same: by way of its own request."""
         return self.session is None and self.capabilities.interactive
-
-    memory: dict[object, Any] = field(default_factory=dict, repr=False)
-    """What others have worked out for this caller and need not work out again; pruned by none,
-    so bounded by what is configured: servers, and the names in their lists."""
 
 
 class Teller(Protocol):

@@ -79,10 +79,15 @@ def lines(frames: Sequence[bytes]) -> bytes:
 
 
 def line(frame: bytes) -> bytes:
-    """The frame as one line.
+    """The frame as one line."""
+    return unbroken(frame) + b"\n"
 
-    JSON has no raw line breaks inside strings, so those between members may become spaces.
+
+def unbroken(frame: bytes) -> bytes:
+    """The frame without line breaks.
+
+    JSON has no raw ones inside strings, so those between members may become spaces.
     """
     if b"\n" in frame or b"\r" in frame:
-        frame = frame.replace(b"\n", b" ").replace(b"\r", b" ")
-    return frame + b"\n"
+        return frame.replace(b"\n", b" ").replace(b"\r", b" ")
+    return frame
