@@ -65,10 +65,11 @@ class Served:
         self.page("/metrics")
         self._baseline = footprint(self.pid)
         self._neighbour.start()
+        # Its session is there from now on, for tests that count sessions.
+        eventually(lambda: self.neighbour_calls > 0 or not self._neighbour.is_alive(), "a call")
 
     def end(self) -> None:
         """Check all that must hold."""
-        eventually(lambda: self.neighbour_calls > 0 or not self._neighbour.is_alive(), "a call")
         self._over.set()
         self._neighbour.join()
         assert self._grievance is None, f"the neighbour suffered: {self._grievance}"
