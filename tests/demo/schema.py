@@ -1,7 +1,7 @@
 """Holds messages against the official schema of a revision, made strict.
 
 The official schemas let any member pass. Here a member that a shape does not name is a fault, so
-that a field of a newer revision is noticed in an older one.
+that a field of a newer revision is noticed in an older one; unless `strict` is false.
 """
 
 import json
@@ -12,6 +12,9 @@ from typing import Any
 import jsonschema_rs
 
 SCHEMAS = Path(__file__).with_name("schemas")
+MODERN = "2026-07-28"
+TASKS = "tasks-extension"
+"""Stands for a revision where the extension has a schema of its own."""
 
 RESULTS = {
     "initialize": "InitializeResult",
@@ -29,6 +32,11 @@ RESULTS = {
     "prompts/list": "ListPromptsResult",
     "prompts/get": "GetPromptResult",
     "completion/complete": "CompleteResult",
+    "tasks/get": "GetTaskResult",
+    "tasks/result": "CallToolResult",
+    "tasks/cancel": "CancelTaskResult",
+    "tasks/list": "ListTasksResult",
+    "tasks/update": "UpdateTaskResult",
 }
 SENT = {
     "notifications/cancelled": "CancelledNotification",
@@ -36,8 +44,12 @@ SENT = {
     "notifications/message": "LoggingMessageNotification",
     "notifications/resources/updated": "ResourceUpdatedNotification",
     "notifications/tools/list_changed": "ToolListChangedNotification",
+    "notifications/prompts/list_changed": "PromptListChangedNotification",
+    "notifications/resources/list_changed": "ResourceListChangedNotification",
     "notifications/subscriptions/acknowledged": "SubscriptionsAcknowledgedNotification",
     "notifications/elicitation/complete": "ElicitationCompleteNotification",
+    "notifications/tasks/status": "TaskStatusNotification",
+    "notifications/tasks": "TaskStatusNotification",
     "elicitation/create": "ElicitRequest",
     "sampling/createMessage": "CreateMessageRequest",
     "roots/list": "ListRootsRequest",
@@ -48,9 +60,18 @@ ERRORS = {
 }
 
 
-def check_result(revision: str, method: str, result: Any) -> None:
+def check_result(revision: str, method: str, result: Any, *, strict: bool = True) -> None:
     asks = isinstance(result, dict) and result.get("resultType") == "input_required"
-    _check(revision, "InputRequiredResult" if asks else RESULTS[method], result)
+    name = "InputRequiredResult" if asks else RESULTS[method]
+    if method == "tools/call" and ("task" in result or result.get("resultType") == "task"):
+        name = "CreateTaskResult"
+    if revision == MODERN and "Task" in name:
+        # The schema of the extension composes its shapes, which none of the parts knows alone.
+        _check(TASKS, name, result, strict=False)
+        if "result" in result:
+            check_result(revision, "tools/call", result["result"], strict=strict)
+        return
+    _check(revision, name, result, strict=strict)
 
 
 def check_error(revision: str, message: dict[str, Any]) -> None:
@@ -61,37 +82,51 @@ def check_error(revision: str, message: dict[str, Any]) -> None:
     _check(revision, name, message)
 
 
-def check_sent(revision: str, message: dict[str, Any]) -> None:
+def check_sent(revision: str, message: dict[str, Any], *, strict: bool = True) -> None:
     """Checks what the server sends of its own accord: a notification or a request."""
     name = SENT[message["method"]]
+    params = message.get("params", {})
+    if message["method"] == "notifications/tasks":
+        _check(TASKS, name, message, strict=False)
+        return
+    if message["method"] == "notifications/tasks/status":
+        _check(revision, "Task", params, strict=strict)
+        return
+    if "taskIds" in params.get("notifications", {}):
+        filter_ = params["notifications"]
+        _check(TASKS, "TaskSubscriptionAcknowledgedNotifications", filter_, strict=False)
+        others = {k: v for k, v in filter_.items() if k != "taskIds"}
+        message = {**message, "params": {**params, "notifications": others}}
     known = _document(revision)[1][name]["properties"]
     # Older schemas describe method and params alone, and leave the rest to JSON-RPC.
-    _check(revision, name, {k: v for k, v in message.items() if k in known or k == "params"})
+    said = {k: v for k, v in message.items() if k in known or k == "params"}
+    _check(revision, name, said, strict=strict)
 
 
 def knows(revision: str, message: dict[str, Any]) -> bool:
     return SENT.get(message["method"]) in _document(revision)[1]
 
 
-def _check(revision: str, name: str, value: Any) -> None:
+def _check(revision: str, name: str, value: Any, *, strict: bool = True) -> None:
     errors = [
         f"{'/'.join(map(str, error.instance_path))}: {error.message}"
-        for error in _validator(revision, name).iter_errors(value)
+        for error in _validator(revision, name, strict).iter_errors(value)
     ]
     assert not errors, f"not a {name} of {revision}: {errors}\n{value}"
 
 
 @cache
-def _validator(revision: str, name: str) -> jsonschema_rs.Validator:
-    key, definitions = _document(revision)
+def _validator(revision: str, name: str, strict: bool) -> jsonschema_rs.Validator:
+    key, definitions = _document(revision, strict)
     return jsonschema_rs.validator_for({"$ref": f"#/{key}/{name}", key: definitions})
 
 
 @cache
-def _document(revision: str) -> tuple[str, dict[str, Any]]:
+def _document(revision: str, strict: bool = True) -> tuple[str, dict[str, Any]]:
     document = json.loads((SCHEMAS / f"{revision}.json").read_text())
     key = "$defs" if "$defs" in document else "definitions"
-    return key, {name: _strict(rule) for name, rule in document[key].items()}
+    rules = document[key].items()
+    return key, {name: _strict(rule) if strict else rule for name, rule in rules}
 
 
 def _strict(rule: Any) -> Any:

@@ -48,6 +48,19 @@ BOTH = {"MCP-Protocol-Version": "v1", "Mcp-Method": "tools/list"}
             False,
         ),
         ("resources/read", {"uri": "a:b"}, {**BOTH, "Mcp-Method": "resources/read"}, False),
+        ("tasks/get", {"taskId": "t"}, {**BOTH, "Mcp-Method": "tasks/get"}, False),
+        (
+            "tasks/update",
+            {"taskId": "t"},
+            {**BOTH, "Mcp-Method": "tasks/update", "Mcp-Name": "t"},
+            True,
+        ),
+        (
+            "tasks/cancel",
+            {"taskId": "t"},
+            {**BOTH, "Mcp-Method": "tasks/cancel", "Mcp-Name": "u"},
+            False,
+        ),
     ],
 )
 def test_the_envelope_is_in_the_headers_too(

@@ -2,11 +2,11 @@
 
 import pytest
 
-from anyport.demo.calls import LEVELS, Change, World, declares
+from anyport.demo.calls import LEVELS, Call, Change, Tool, World, declares
 from anyport.demo.faults import Fault
 from anyport.demo.options import Options
 from anyport.demo.revisions import Json
-from tests.demo.fakes import FakeCall
+from tests.demo.fakes import FakeCall, new_tasks
 
 
 def test_progress_goes_only_to_those_who_gave_a_token() -> None:
@@ -42,7 +42,7 @@ def test_logs_below_the_wanted_level_are_kept_back(wanted: str | None) -> None:
 
 
 def test_every_watcher_learns_of_a_change_even_if_one_leaves() -> None:
-    world = World(Options(), {})
+    world = World(Options(), {}, new_tasks)
     heard = []
 
     def leaves(change: Change) -> None:
@@ -53,6 +53,16 @@ def test_every_watcher_learns_of_a_change_even_if_one_leaves() -> None:
     world.announce(Change(method="m"))
 
     assert heard == ["leaves", "m"]
+
+
+def test_a_tool_is_no_task_unless_it_says_so() -> None:
+    def run(_call: Call, _given: Json) -> Json:
+        return {}
+
+    plain = Tool(descriptor={}, run=run)
+    eager = Tool(descriptor={"execution": {"taskSupport": "required"}}, run=run)
+
+    assert (plain.task_support, eager.task_support) == ("forbidden", "required")
 
 
 @pytest.mark.parametrize(

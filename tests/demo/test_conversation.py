@@ -14,6 +14,7 @@ from anyport.demo.options import Options
 from anyport.demo.revisions import Json
 from anyport.demo.tools import start_tools
 from tests.demo.driver import EVERYTHING
+from tests.demo.fakes import new_tasks
 from tests.demo.http.driver import INITIALIZE, legacy
 
 
@@ -30,7 +31,7 @@ class Kept:
 class Talk:
     def __init__(self, group: asyncio.TaskGroup, revision: str = "2025-11-25") -> None:
         self.told: list[Json] = []
-        self.world = World(Options(), start_tools(0))
+        self.world = World(Options(), start_tools(0), new_tasks)
         session = LegacySession(self.world, self.told.append, Options().legacy)
         self.conversation = Conversation(self.world, group, legacy=session)
         params = {**INITIALIZE, "protocolVersion": revision, "capabilities": EVERYTHING}

@@ -14,6 +14,12 @@ def test_a_missing_capability_is_named_in_one_breath() -> None:
     assert "elicitation.url," in str(MissingCapability({"elicitation": {"url": {}}}))
 
 
+def test_a_missing_capability_makes_an_error_that_names_it() -> None:
+    fault = MissingCapability({"roots": {}}).fault()
+
+    assert (fault.code, fault.data) == (-32021, {"requiredCapabilities": {"roots": {}}})
+
+
 def test_a_member_of_the_wrong_type_is_named() -> None:
     with pytest.raises(Fault, match="'a' must be an object"):
         object_member({"a": None}, "a", default={})

@@ -53,6 +53,16 @@ def test_http_has_options_of_its_own() -> None:
     assert (options.style, options.drop_streams, options.lose_sessions) == ("sse", True, 3)
 
 
+def test_tasks_are_there_when_asked_for() -> None:
+    assert not read_options([]).tasks
+    assert read_options(["--tasks"]).tasks
+
+
+def test_apps_and_skills_are_there_when_asked_for() -> None:
+    plain, both = read_options([]), read_options(["--apps", "--skills"])
+    assert (plain.apps, plain.skills, both.apps, both.skills) == (False, False, True, True)
+
+
 def test_the_revisions_of_an_era_are_told_apart() -> None:
     options = Options(revisions=frozenset({"2026-07-28", "2025-06-18", "2024-11-05"}))
 

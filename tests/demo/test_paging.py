@@ -8,6 +8,7 @@ from anyport.demo.faults import Fault
 from anyport.demo.options import Options
 from anyport.demo.paging import page
 from anyport.demo.revisions import Json
+from anyport.demo.tools import TOOLS
 from tests.demo.driver import Demo
 
 ENTRIES: list[Json] = [{"n": number} for number in range(5)]
@@ -76,5 +77,5 @@ def test_a_client_that_follows_the_cursors_sees_every_tool(option: list[str]) ->
                 break
             params = {"cursor": result["nextCursor"]}
 
-        assert len(names) == len(set(names)) == 20 + 30
+        assert len(names) == len(set(names)) == len(TOOLS) + 30
         assert names[-1] == "tool_0029"

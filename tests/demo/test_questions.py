@@ -14,6 +14,14 @@ def test_a_form_names_its_mode_only_where_there_is_another() -> None:
     assert later.capability == {"elicitation": {"form": {}}}
 
 
+def test_sugar_is_a_form_too() -> None:
+    asked = questions.sugar(REVISIONS["2026-07-28"])
+
+    assert asked.params is not None
+    assert list(asked.params["requestedSchema"]["properties"]) == ["sugar"]
+    assert (asked.key, asked.params["mode"]) == ("sugar", "form")
+
+
 def test_only_one_revision_numbers_its_pages() -> None:
     numbered = questions.url(REVISIONS["2025-11-25"], "e1").params
     plain = questions.url(REVISIONS["2026-07-28"], "e1").params

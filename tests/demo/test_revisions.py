@@ -20,8 +20,7 @@ SHAPES = {
 def test_a_shape_has_the_members_of_its_schema(revision: str, shape: str) -> None:
     official = set(_document(revision)[1][SHAPES[shape]]["properties"])
 
-    # Tasks are experimental in the one revision that has them, and not offered here.
-    assert REVISIONS[revision].fields[shape] == official - {"execution"}
+    assert REVISIONS[revision].fields[shape] == official
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

@@ -33,3 +33,15 @@ def test_a_notification_with_an_unknown_member_is_refused() -> None:
     check_sent("2025-03-26", message)
     with pytest.raises(AssertionError, match="message"):
         check_sent("2024-11-05", message)
+
+
+def test_a_task_in_the_words_of_another_revision_is_refused() -> None:
+    task = {"taskId": "t", "status": "working", "createdAt": "", "lastUpdatedAt": ""}
+    older, newer = {**task, "ttl": None}, {**task, "ttlMs": None, "resultType": "complete"}
+
+    check_result("2025-11-25", "tasks/get", older)
+    check_result("2026-07-28", "tasks/get", newer)
+    with pytest.raises(AssertionError, match="ttl"):
+        check_result("2025-11-25", "tasks/get", newer)
+    with pytest.raises(AssertionError):
+        check_result("2026-07-28", "tasks/get", older)

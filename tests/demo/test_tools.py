@@ -11,11 +11,12 @@ from anyport.demo.calls import Tool, World
 from anyport.demo.options import Options
 from anyport.demo.tools import TOOLS, start_tools
 from tests.demo.driver import EVERYTHING, LEGACY, MODERN, REVISIONS, Demo, Json
+from tests.demo.fakes import new_tasks
 
 NAMES = {
     *("echo", "add", "fail", "error", "slow", "image", "audio", "everything_content"),
     *("elicit", "sample", "roots", "log", "big", "touch", "grow", "shrink", "env", "exit"),
-    *("stderr", "regional"),
+    *("stderr", "regional", "consult"),
 }
 STRUCTURED = REVISIONS[2:]
 
@@ -255,6 +256,44 @@ def test_the_asking_tools_ask_what_the_revision_can_ask(revision: str) -> None:
             assert json.loads(text_of(demo.answer_to(call)["result"])) == answer
 
 
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_consult_tells_of_a_text_before_and_after_it_has_asked(revision: str) -> None:
+    sampled = {"role": "assistant", "content": {"type": "text", "text": "42"}, "model": "m"}
+    answers = {
+        "user": ("elicitation/create", {"action": "accept", "content": {"answer": "yes"}}),
+        "model": ("sampling/createMessage", sampled),
+        "roots": ("roots/list", {"roots": [{"uri": "file:///tmp"}]}),
+        "nobody": ("", {}),
+    }
+    meta: Json = {"progressToken": 1, f"{'io.modelcontextprotocol/'}logLevel": "info"}
+    for whom, (method, answer) in answers.items():
+        with Demo() as demo:
+            ask = demo.speak(revision, EVERYTHING)
+            params = {"name": "consult", "arguments": {"text": "tea?", "whom": whom}, "_meta": meta}
+            if whom == "user" and revision in LEGACY[:2]:
+                assert ask("tools/call", params)["result"]["isError"] is True
+                continue
+            if revision == MODERN and method:
+                asked = ask("tools/call", params)["result"]
+                ((key, question),) = asked["inputRequests"].items()
+                back = {"inputResponses": {key: answer}, "requestState": asked["requestState"]}
+                demo.seen.clear()
+                result = ask("tools/call", {**params, **back})["result"]
+            elif method:
+                call = demo.request("tools/call", params)
+                question = demo.wait_for_method(method)
+                demo.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+                result = demo.answer_to(call)["result"]
+            else:
+                question, result = {}, ask("tools/call", params)["result"]
+
+            assert json.loads(text_of(result)) == {"about": "tea?", "answer": answer}
+            assert whom in ("roots", "nobody") or "tea?" in json.dumps(question)
+            logs = [m["params"]["data"] for m in demo.seen if m["method"].endswith("/message")]
+            assert logs == ["before: tea?", "after: tea?"]
+            assert len(demo.seen) == 4, "and the same as progress"
+
+
 def test_filler_tools_are_numbered() -> None:
     tools = start_tools(2)
 
@@ -262,9 +301,13 @@ def test_filler_tools_are_numbered() -> None:
     assert set(tools) - {"tool_0000", "tool_0001"} == set(TOOLS) == NAMES
 
 
+def test_the_tools_that_can_become_tasks_are_there_when_asked_for() -> None:
+    assert set(start_tools(0, tasks=True)) - NAMES == {"brew", "brew_only"}
+
+
 def test_a_grown_tool_stays_in_its_own_world() -> None:
-    first = World(Options(), start_tools(0))
-    second = World(Options(), start_tools(0))
+    first = World(Options(), start_tools(0), new_tasks)
+    second = World(Options(), start_tools(0), new_tasks)
 
     first.tools["grown_1"] = Tool(descriptor={}, run=lambda _call, _given: {})
 

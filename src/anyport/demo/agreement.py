@@ -24,6 +24,9 @@ NAMED_BY: Final[Mapping[str, str]] = {
     "tools/call": "name",
     "prompts/get": "name",
     "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
 }
 """The member of params that the header `Mcp-Name` repeats, by method."""
 

@@ -57,4 +57,5 @@ _FITS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "string": lambda value: isinstance(value, str),
     "number": _is_number,
     "integer": _is_integer,
+    "boolean": lambda value: isinstance(value, bool),
 }

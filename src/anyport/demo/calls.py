@@ -4,16 +4,19 @@ A tool is written once for both eras: it reports progress, writes logs and asks 
 a `Call`, and never learns whether the question went out as a request or as an answer.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
+from anyport.demo.brew import Brew
 from anyport.demo.faults import INVALID_PARAMS, Fault, NeedsClient, object_member
 from anyport.demo.headers import Headers
 from anyport.demo.options import Options
 from anyport.demo.revisions import Json, Revision
+from anyport.demo.tasks import Tasks
 
 Send: TypeAlias = Callable[[Json], None]
 """Sends one message to the client, now.
@@ -89,9 +92,17 @@ Watcher: TypeAlias = Callable[[Change], None]
 class World:
     """All that outlives a request: the same for every client of this process and both eras."""
 
-    def __init__(self, options: Options, tools: "dict[str, Tool]") -> None:
+    def __init__(
+        self, options: Options, tools: "dict[str, Tool]", new_tasks: Callable[[], Tasks]
+    ) -> None:
         self.options = options
         self.tools = tools
+        self.new_tasks = new_tasks
+        """Makes room for the tasks of one session."""
+        self.tasks = new_tasks()
+        """Those that belong to no session."""
+        self.closing = asyncio.Event()
+        """Set when there will be no more requests: what waits for nothing else must end."""
         self.versions: dict[str, int] = {}
         """How often each resource has been touched."""
         self.elicitations = 0
@@ -124,6 +135,23 @@ class Call(ABC):
         self.cancelled = False
         """Once set, the client hears nothing more of this request."""
 
+    @property
+    @abstractmethod
+    def capabilities(self) -> Json:
+        """What the client declared that it can do."""
+
+    @abstractmethod
+    def starts_task(self, support: str) -> bool:
+        """Whether this call of a tool becomes a task, given how far the tool supports that.
+
+        Raises:
+            Fault: it must and cannot, or cannot and must.
+        """
+
+    @abstractmethod
+    def start_task(self, brew: Brew) -> Json:
+        """The result that stands for a task just begun."""
+
     @abstractmethod
     async def ask(self, question: Question) -> Json:
         """The client's answer.
@@ -150,12 +178,18 @@ class Call(ABC):
             self._send({"jsonrpc": "2.0", "method": method, "params": params})
 
     def progress(self, done: int, total: int, message: str) -> None:
+        report = self.progress_report(done, total, message)
+        if report is not None:
+            self.notify("notifications/progress", report)
+
+    def progress_report(self, done: int, total: int, message: str) -> Json | None:
+        """What there is to notify of; None where the client did not ask for it."""
         if self._progress_token is None:
-            return
+            return None
         params: Json = {"progressToken": self._progress_token, "progress": done, "total": total}
         if self.revision.progress_message:
             params["message"] = message
-        self.notify("notifications/progress", params)
+        return params
 
     def log(self, level: str, text: str) -> None:
         if self._log_level is None or LEVELS.index(level) < LEVELS.index(self._log_level):
@@ -175,6 +209,13 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
     descriptor: Json
     run: Method
+    begin: Method | None = None
+    """Begins a task instead, where the tool can be one."""
+
+    @property
+    def task_support(self) -> str:
+        support: str = self.descriptor.get("execution", {}).get("taskSupport", "forbidden")
+        return support
 
 
 def declares(capabilities: Json, required: Json) -> bool:

@@ -50,7 +50,7 @@ class Conversation:
         legacy: LegacySession | None = None,
         modern: ModernEra | None = None,
     ) -> None:
-        self._options = world.options
+        self._world = world
         self._group = group
         self._legacy = legacy
         self._modern = modern
@@ -96,6 +96,7 @@ class Conversation:
 
     async def drain(self) -> None:
         """Finishes what was begun: the calls first, then the subscriptions."""
+        self._world.closing.set()
         if self._legacy is not None:
             self._legacy.hang_up()
         while self._calls:
@@ -121,7 +122,7 @@ class Conversation:
 
     def _take_request(self, request: Request, channel: Channel) -> None:
         identity = request.identity
-        if request.method == DISCOVER and self._options.die_on_discover:
+        if request.method == DISCOVER and self._world.options.die_on_discover:
             say("server/discover: unknown method, giving up")
             os._exit(1)
         try:

@@ -41,13 +41,16 @@ class NeedsClient(Exception):
 
 
 class MissingCapability(NeedsClient):
-    """A tool must ask the client something that this client cannot answer."""
+    """What is to be done takes a client that declares more than this one did."""
 
     def __init__(self, required: Json) -> None:
-        super().__init__(
-            f"The client lacks the capability {_path(required)}, which this tool needs"
-        )
+        super().__init__(f"The client lacks the capability {_path(required)}, which this needs")
         self.required = required
+
+    def fault(self) -> Fault:
+        """The error that says so, in the revisions that have one."""
+        facts = {"requiredCapabilities": self.required}
+        return Fault(MISSING_CLIENT_CAPABILITY, str(self), facts)
 
 
 class Unanswered(Exception):

@@ -6,6 +6,7 @@ It knows nothing of how a client comes to ask.
 from collections.abc import Mapping
 from typing import Final
 
+from anyport.demo import apps, legacy_tasks, modern_tasks, skills
 from anyport.demo.calls import Method
 from anyport.demo.options import Options
 from anyport.demo.prompts import complete, get_prompt, list_prompts
@@ -24,6 +25,9 @@ METHODS: Final[Mapping[str, Method]] = {
     "prompts/list": list_prompts,
     "prompts/get": get_prompt,
     "completion/complete": complete,
+    "skills/list": skills.list_skills,
+    "skills/get": skills.get_skill,
+    "resources/directory/read": skills.read_directory,
 }
 
 
@@ -45,4 +49,15 @@ def capabilities(options: Options, revision: Revision) -> Json:
         able["tools"] = {"listChanged": True}
     if revision.completions_capability:
         able["completions"] = {}
+    if options.tasks and revision.tasks:
+        able["tasks"] = legacy_tasks.CAPABILITY
+    extensions: Json = {}
+    if options.tasks and revision.enveloped:
+        extensions[modern_tasks.EXTENSION] = {}
+    if options.apps:
+        extensions[apps.EXTENSION] = {}
+    if options.skills:
+        extensions[skills.EXTENSION] = skills.SETTINGS
+    if extensions:
+        able["extensions"] = extensions
     return able

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anyport.demo import content, introduction, questions
+from anyport.demo.brew import Brew
 from anyport.demo.calls import (
     LEVELS,
     Call,
@@ -32,6 +33,7 @@ from anyport.demo.faults import (
     object_member,
     string_member,
 )
+from anyport.demo.legacy_tasks import LegacyTasks
 from anyport.demo.resources import not_found, read
 from anyport.demo.revisions import Json, Revision
 from anyport.demo.stdio import say
@@ -58,6 +60,7 @@ class LegacySession:
         self._ids = itertools.count(1)
         self._asked: dict[int, asyncio.Future[Json]] = {}
         self._hung_up = False
+        self._tasks = LegacyTasks(world.new_tasks(), send)
         self._methods: dict[str, Method] = {
             **introduction.METHODS,
             "initialize": self._initialize,
@@ -68,9 +71,17 @@ class LegacySession:
         }
         world.watchers.append(self._changed)
 
+    @property
+    def tasks(self) -> LegacyTasks | None:
+        """None where the session has none, nor ever heard of any."""
+        return self._tasks if self.world.options.tasks and self.revision.tasks else None
+
     def open(self, request: Request, send: Send) -> tuple[Call, Method]:
         """Judges a request by the state of the session."""
+        tasks = self.tasks
         method = self._methods.get(request.method)
+        if method is None and tasks is not None:
+            method = tasks.methods.get(request.method)
         if method is None:
             raise Fault(METHOD_NOT_FOUND, f"Method not found: {request.method}")
         # "The client SHOULD NOT send requests other than pings before the server has responded
@@ -130,6 +141,7 @@ class LegacySession:
     def hang_up(self) -> None:
         """The client will answer nothing more."""
         self._hung_up = True
+        self._tasks.hang_up()
         for waiting in self._asked.values():
             if not waiting.done():
                 waiting.set_exception(Unanswered("The client closed the connection unanswered"))
@@ -188,6 +200,19 @@ class LegacyCall(Call):
     def __init__(self, session: LegacySession, request: Request, send: Send) -> None:
         super().__init__(session.world, session.revision, send, request, session.log_level)
         self._session = session
+
+    @property
+    def capabilities(self) -> Json:
+        return self._session.capabilities
+
+    def starts_task(self, support: str) -> bool:
+        tasks = self._session.tasks
+        # A server that has no tasks must ignore that a request asks for one.
+        return tasks is not None and tasks.starts(self.request.params, support)
+
+    def start_task(self, brew: Brew) -> Json:
+        assert self._session.tasks is not None
+        return self._session.tasks.start(self, brew)
 
     async def ask(self, question: Question) -> Json:
         return await self._session.ask(question, self._send)

@@ -13,6 +13,7 @@ import msgspec
 
 from anyport.demo import introduction
 from anyport.demo.agreement import check_arguments, check_envelope
+from anyport.demo.brew import Brew
 from anyport.demo.calls import (
     LEVELS,
     TOOLS_CHANGED,
@@ -29,7 +30,6 @@ from anyport.demo.calls import (
 from anyport.demo.faults import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
-    MISSING_CLIENT_CAPABILITY,
     UNSUPPORTED_VERSION,
     Fault,
     MissingCapability,
@@ -37,9 +37,11 @@ from anyport.demo.faults import (
     object_member,
     string_member,
 )
+from anyport.demo.modern_tasks import ModernTasks, detailed
 from anyport.demo.resources import read
 from anyport.demo.revisions import Json, Revision
 from anyport.demo.sealing import Seal
+from anyport.demo.tasks import Task
 
 _PREFIX: Final = "io.modelcontextprotocol/"
 VERSION_KEY: Final = f"{_PREFIX}protocolVersion"
@@ -61,6 +63,8 @@ CACHE_MS: Final[Mapping[str, int]] = {
     "prompts/list": _HOUR_MS,
     "resources/list": _HOUR_MS,
     "resources/templates/list": _HOUR_MS,
+    "skills/list": _HOUR_MS,
+    "skills/get": _HOUR_MS,
     # These change when 'grow' or 'touch' is called, whether or not the client listens.
     "tools/list": _FRESH_MS,
     "resources/read": _FRESH_MS,
@@ -95,9 +99,11 @@ class ModernEra:
         self.seal = seal
         self.closing = asyncio.Event()
         """Set when the server is about to end; open subscriptions end with it."""
+        self.tasks = ModernTasks(world)
         self._known = known
         self._methods: dict[str, Method] = {
             **introduction.METHODS,
+            **self.tasks.methods,
             DISCOVER: self._discover,
         }
         # A subscription is a stream, and nothing but a stream.
@@ -137,7 +143,11 @@ class ModernEra:
 
     def _listen(self, call: Call, params: Json) -> Work:
         """Tells of changes until the server ends or the client cancels."""
-        honoured = self._honoured(object_member(params, "notifications"))
+        wanted = object_member(params, "notifications")
+        honoured = self._honoured(wanted)
+        watched = self.tasks.watched(call, wanted)
+        if watched:
+            honoured["taskIds"] = [task.identity for task in watched]
         meta = {SUBSCRIPTION_KEY: call.request.identity}
 
         def changed(change: Change) -> None:
@@ -146,16 +156,23 @@ class ModernEra:
             elif change.uri in honoured.get("resourceSubscriptions", ()):
                 call.notify(change.method, {"_meta": meta, "uri": change.uri})
 
+        def moved(task: Task) -> None:
+            call.notify("notifications/tasks", {"_meta": meta, **detailed(task, call.revision)})
+
         acknowledged = {"_meta": meta, "notifications": honoured}
         call.notify("notifications/subscriptions/acknowledged", acknowledged)
         # From now on, not from when the task first runs: no change may fall in between.
         self.world.watchers.append(changed)
+        for task in watched:
+            task.watchers.append(moved)
 
         async def end() -> Json:
             try:
                 await self.closing.wait()
             finally:
                 self.world.watchers.remove(changed)
+                for task in watched:
+                    task.watchers.remove(moved)
             return {"_meta": meta}
 
         return end()
@@ -184,12 +201,23 @@ class ModernCall(Call):
             raise Fault(INVALID_PARAMS, f"Unknown log level: {level}")
         object_member(meta, CLIENT_KEY, default={})
         super().__init__(era.world, revision, send, request, level)
-        self._capabilities: Json = meta[CAPABILITIES_KEY]
+        self._tasks = era.tasks
         self._seal = era.seal
         self._answers = self._read_answers() if request.method in MAY_ASK else {}
 
+    @property
+    def capabilities(self) -> Json:
+        declared: Json = self.request.params["_meta"][CAPABILITIES_KEY]
+        return declared
+
+    def starts_task(self, support: str) -> bool:
+        return self._tasks.starts(self, support)
+
+    def start_task(self, brew: Brew) -> Json:
+        return self._tasks.start(self, brew)
+
     async def ask(self, question: Question) -> Json:
-        if not declares(self._capabilities, question.capability):
+        if not declares(self.capabilities, question.capability):
             raise MissingCapability(question.capability)
         answer = self._answers.get(question.key)
         if not isinstance(answer, dict):
@@ -212,8 +240,7 @@ class ModernCall(Call):
                 "_meta": self._meta({}),
             }
         if isinstance(need, MissingCapability):
-            facts = {"requiredCapabilities": need.required}
-            raise Fault(MISSING_CLIENT_CAPABILITY, str(need), facts)
+            raise need.fault()
         raise need
 
     def _meta(self, result: Json) -> Json:

@@ -35,6 +35,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ask_roots: bool = False
     page_size: int | None = None
     empty_cursor: bool = False
+    tasks: bool = False
+    apps: bool = False
+    skills: bool = False
     http_port: int | None = None
     """None for standard input and output."""
     host: str = HOST
@@ -88,6 +91,9 @@ def read_options(argv: list[str]) -> Options:
         ask_roots=given.ask_roots,
         page_size=given.page_size,
         empty_cursor=given.empty_cursor,
+        tasks=given.tasks,
+        apps=given.apps,
+        skills=given.skills,
         http_port=given.http,
         host=given.host,
         transport=given.transport,
@@ -129,6 +135,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--page-size", type=_positive, metavar="N", help="at most N entries in a page of a list")
     add("--empty-cursor", action="store_true", help='name the second page "", a legal cursor')
     add("--tools", type=int, default=0, metavar="N", help="add N tools named tool_0000 and so on")
+    add("--tasks", action="store_true", help="add tools that can become tasks")
+    add("--apps", action="store_true", help="add a tool that has a view (MCP Apps)")
+    add("--skills", action="store_true", help="serve a skill")
     add("--name", default="anyport-demo", help="the name the server goes by")
     add("--instructions", default=INSTRUCTIONS, metavar="TEXT", help="its hint for the model")
     add("--ask-roots", action="store_true", help="ask for the roots right after the handshake")

@@ -25,15 +25,45 @@ def form(revision: Revision) -> Question:
             "required": ["name"],
         },
     }
+    return _form(revision, "elicit", params)
+
+
+def sugar(revision: Revision) -> Question:
+    """A form with one field, which must be filled in."""
+    params: Json = {
+        "message": "Sugar?",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {"sugar": {"type": "boolean", "title": "With sugar"}},
+            "required": ["sugar"],
+        },
+    }
+    return _form(revision, "sugar", params)
+
+
+def about(revision: Revision, whom: str, text: str) -> Question | None:
+    """A question with a text of the caller's in it, where it has any; None if nobody is asked."""
+    if whom == "model":
+        return sampling(text)
+    if whom == "roots":
+        return roots()
+    if whom == "nobody":
+        return None
+    properties: Json = {"answer": {"type": "string"}}
+    schema: Json = {"type": "object", "properties": properties, "required": ["answer"]}
+    return _form(revision, "consult", {"message": text, "requestedSchema": schema})
+
+
+def _form(revision: Revision, key: str, params: Json) -> Question:
     if not revision.elicitation_mode_named:
         return Question(
-            key="elicit",
+            key=key,
             method="elicitation/create",
             params=params,
             capability={"elicitation": {}},
         )
     return Question(
-        key="elicit",
+        key=key,
         method="elicitation/create",
         params={"mode": "form", **params},
         capability={"elicitation": {"form": {}}},

@@ -5,6 +5,7 @@ Reads and lists them. Who subscribed to what is the business of the two eras.
 
 from typing import Final
 
+from anyport.demo import apps, skills
 from anyport.demo.calls import Call, Change, World
 from anyport.demo.faults import Fault, string_member
 from anyport.demo.media import PNG, PNG_BASE64
@@ -61,7 +62,8 @@ _TEMPLATES: Final[list[Json]] = [
 
 
 def list_resources(call: Call, params: Json) -> Json:
-    entries = [call.revision.trim("resource", entry) for entry in _RESOURCES]
+    more = [apps.RESOURCE] if call.world.options.apps else []
+    entries = [call.revision.trim("resource", entry) for entry in (*_RESOURCES, *more)]
     return page(call.world.options, "resources", entries, params)
 
 
@@ -75,7 +77,7 @@ def read_resource(call: Call, params: Json) -> Json:
     contents = read(call.world, uri)
     if contents is None:
         raise not_found(call, uri)
-    return {"contents": [contents]}
+    return {"contents": [call.revision.trim("contents", contents)]}
 
 
 def read(world: World, uri: str) -> Json | None:
@@ -91,7 +93,9 @@ def read(world: World, uri: str) -> Json | None:
     if uri.startswith(_ITEM_PREFIX) and item in ITEM_IDS:
         words = f'{{"id":"{item}","version":{version}}}'
         return {"uri": uri, "mimeType": "application/json", "text": words}
-    return None
+    if uri == apps.VIEW and world.options.apps:
+        return apps.read()
+    return skills.read(uri) if world.options.skills else None
 
 
 def greeting() -> Json:
@@ -100,7 +104,7 @@ def greeting() -> Json:
 
 def touch(world: World, uri: str) -> int | None:
     """Changes a resource and tells who watches it; None where nothing there can change."""
-    if uri in (GREETING, LOGO) or read(world, uri) is None:
+    if uri in (GREETING, LOGO, apps.VIEW, *skills.FILES) or read(world, uri) is None:
         return None
     version = world.versions[uri] = world.versions.get(uri, 0) + 1
     world.announce(Change(method="notifications/resources/updated", uri=uri))

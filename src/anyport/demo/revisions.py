@@ -37,6 +37,8 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     error_id_optional: bool = True
     """True where an answer to nobody omits `id`; elsewhere JSON-RPC's null stands for it."""
     resource_not_found: int = -32002
+    tasks: bool = False
+    """True where the handshake declares tasks; later they are an extension."""
     primes_streams: bool = False
     """True where an event stream begins with an empty event, to resume from."""
 
@@ -55,6 +57,7 @@ _FIELDS_2024_11_05: Final[Fields] = {
     "tool": frozenset({"name", "description", "inputSchema"}),
     "resource": frozenset({"uri", "name", "description", "mimeType", "size", "annotations"}),
     "template": frozenset({"uriTemplate", "name", "description", "mimeType", "annotations"}),
+    "contents": frozenset({"uri", "mimeType", "text", "blob"}),
     "prompt": frozenset({"name", "description", "arguments"}),
     "argument": frozenset({"name", "description", "required"}),
 }
@@ -65,17 +68,21 @@ _FIELDS_2025_06_18: Final = _with(
     tool="title outputSchema _meta",
     resource="title _meta",
     template="title _meta",
+    contents="_meta",
     prompt="title _meta",
     argument="title",
 )
 _FIELDS_2025_11_25: Final = _with(
     _FIELDS_2025_06_18,
     implementation="description icons websiteUrl",
-    tool="icons",
+    tool="icons execution",
     resource="icons",
     template="icons",
     prompt="icons",
 )
+_FIELDS_2026_07_28: Final = {
+    shape: known - {"execution"} for shape, known in _FIELDS_2025_11_25.items()
+}
 
 _CONTENT_2024_11_05: Final = frozenset({"text", "image", "resource"})
 _CONTENT_2025_03_26: Final = _CONTENT_2024_11_05 | {"audio"}
@@ -116,11 +123,12 @@ _ROWS: Final = (
         content=_CONTENT_2025_06_18,
         elicitation_modes=("form", "url"),
         elicitation_ids=True,
+        tasks=True,
         primes_streams=True,
     ),
     Revision(
         name="2026-07-28",
-        fields=_FIELDS_2025_11_25,
+        fields=_FIELDS_2026_07_28,
         content=_CONTENT_2025_06_18,
         enveloped=True,
         elicitation_modes=("form", "url"),

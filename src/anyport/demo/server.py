@@ -5,6 +5,7 @@ What is said over either is the business of conversations.
 
 import asyncio
 import os
+import secrets
 import time
 from collections.abc import Callable
 from typing import Final
@@ -21,10 +22,12 @@ from anyport.demo.options import read_options
 from anyport.demo.revisions import Json
 from anyport.demo.sealing import Seal
 from anyport.demo.stdio import LINE_BYTES_MAX, Input, Output, say
+from anyport.demo.tasks import Tasks
 from anyport.demo.tools import start_tools
 
 NOISE: Final = (b"Demonstration server, starting up ...", b"", b"[ok] listening on stdio")
 """What careless servers print before their first message."""
+TASK_ID_BYTES: Final = 16  # Whoever knows the id has the task, so nobody may guess it.
 
 
 def main(argv: list[str]) -> int:
@@ -34,7 +37,8 @@ def main(argv: list[str]) -> int:
     except SystemExit as told:  # The parser has said why, on stderr.
         return told.code if isinstance(told.code, int) else 2
     time.sleep(options.slow_start_seconds)
-    world = World(options, start_tools(options.filler_tools))
+    tools = start_tools(options.filler_tools, tasks=options.tasks, apps=options.apps)
+    world = World(options, tools, lambda: Tasks(_new_task_id, time.time))
     seal = Seal(os.urandom(32), time.time)
     try:
         if options.http_port is None:
@@ -108,3 +112,7 @@ class Pipe:
     def finish(self, answer: Json | list[Json] | None) -> None:
         if answer is not None:
             self._write(msgspec.json.encode(answer))
+
+
+def _new_task_id() -> str:
+    return secrets.token_hex(TASK_ID_BYTES)

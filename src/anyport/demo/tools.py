@@ -13,7 +13,9 @@ from typing import Final, NoReturn
 import msgspec
 
 from anyport.demo import content, questions
+from anyport.demo.apps import APP_TOOLS
 from anyport.demo.arguments import BadArguments, fill
+from anyport.demo.brew_tools import BREW_TOOLS
 from anyport.demo.calls import LEVELS, TOOLS_CHANGED, Call, Method, Question, Tool, Work, World
 from anyport.demo.faults import (
     ABSENT,
@@ -41,10 +43,11 @@ _GROWN: Final = "grown_"
 TOOLS: Final[dict[str, Tool]] = {}
 
 
-def start_tools(fillers: int) -> dict[str, Tool]:
+def start_tools(fillers: int, *, tasks: bool = False, apps: bool = False) -> dict[str, Tool]:
     """The tools a fresh server has, and as many that do nothing as were asked for."""
     names = [f"tool_{number:04}" for number in range(fillers)]
-    return {**TOOLS, **{name: _filler(name) for name in names}}
+    more = {**(BREW_TOOLS if tasks else {}), **(APP_TOOLS if apps else {})}
+    return {**TOOLS, **more, **{name: _filler(name) for name in names}}
 
 
 def list_tools(call: Call, params: Json) -> Json:
@@ -59,13 +62,16 @@ def call_tool(call: Call, params: Json) -> Work:
     known = call.world.tools.get(name)
     if known is None:
         raise Fault(INVALID_PARAMS, f"Unknown tool: {name}")
+    becomes_task = call.starts_task(known.task_support)
     try:
         filled = fill(known.descriptor["inputSchema"], arguments)
     except BadArguments as error:
-        if call.revision.bad_arguments_are_results:
+        # Who asked for a task expects a task or an error, and no result of the tool.
+        if call.revision.bad_arguments_are_results and not becomes_task:
             return content.failure(str(error))
         raise Fault(INVALID_PARAMS, str(error)) from error
-    return known.run(call, filled)
+    run = known.begin if becomes_task else None
+    return (run or known.run)(call, filled)
 
 
 def _tool(
@@ -230,6 +236,34 @@ async def _sample(call: Call, given: Json) -> Json:
 @_tool("roots", "Asks the client for its roots, and reports them.", _READ_ONLY)
 async def _roots(call: Call, _given: Json) -> Json:
     return await _ask_and_report(call, questions.roots(), "roots")
+
+
+@_tool(
+    "consult",
+    "Asks the user, the model or the roots about a text, and tells of it in logs and progress.",
+    _READ_ONLY,
+    {
+        "text": _STRING,
+        "whom": {"type": "string", "enum": ["user", "model", "roots", "nobody"]},
+        "seconds": {"type": "number", "default": 0, "minimum": 0, "maximum": WAIT_SECONDS_MAX},
+    },
+)
+async def _consult(call: Call, given: Json) -> Json:
+    text, whom = given["text"], given["whom"]
+    if whom == "user" and "form" not in call.revision.elicitation_modes:
+        return content.failure(f"Revision {call.revision.name} has no elicitation")
+    question = questions.about(call.revision, whom, text)
+    call.log("info", f"before: {text}")
+    call.progress(1, 2, f"before: {text}")
+    try:
+        answer = {} if question is None else await call.ask(question)
+    except Unanswered as error:
+        return content.failure(str(error))
+    await asyncio.sleep(given["seconds"])
+    call.log("info", f"after: {text}")
+    call.progress(2, 2, f"after: {text}")
+    report = {"about": text, "answer": answer}
+    return content.result(content.text(msgspec.json.encode(report).decode()))
 
 
 async def _ask_and_report(call: Call, question: Question, member: str) -> Json:

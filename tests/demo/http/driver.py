@@ -30,6 +30,14 @@ INITIALIZE: Json = {
 }
 
 
+NAMED_BY = {
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
+
+
 class HttpDemo:
     """One running demo server."""
 
@@ -115,7 +123,7 @@ class HttpDemo:
         fitting: Json = {
             "MCP-Protocol-Version": asked["_meta"].get(f"{KEY}protocolVersion"),
             "Mcp-Method": method,
-            "Mcp-Name": asked.get("uri" if method == "resources/read" else "name"),
+            "Mcp-Name": asked.get(NAMED_BY.get(method, "name")),
             **(headers or {}),
         }
         named = {name: value for name, value in fitting.items() if value is not None}

@@ -25,6 +25,7 @@ STREAMABLE_PATH: Final = "/mcp"
 SSE_PATH: Final = "/sse"
 ID_BYTES: Final = 16  # Nobody guesses a session.
 STOP_SECONDS_MAX: Final = 2  # What takes longer to end is cut off.
+BACKLOG: Final = 1024  # Clients that come all at once are not turned away.
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -44,7 +45,7 @@ async def serve_http(world: World, seal: Seal, listening: socket.socket) -> None
         loop.add_signal_handler(signal.SIGTERM, stop.set)
     async with asyncio.TaskGroup() as group:
         site = Site(world, group, seal)
-        server = await loop.create_server(site.connect, sock=listening)
+        server = await loop.create_server(site.connect, sock=listening, backlog=BACKLOG)
         host, port = listening.getsockname()[:2]
         path = SSE_PATH if world.options.transport == "sse" else STREAMABLE_PATH
         say(f"anyport-demo listening on http://{f'[{host}]' if ':' in host else host}:{port}{path}")

@@ -1,0 +1,61 @@
+"""The tools that brew: the only ones that can become tasks.
+
+Whether a call does is for its era to say; here is what it does when it does not.
+"""
+
+from typing import Final
+
+from anyport.demo import content, questions
+from anyport.demo.brew import Brew
+from anyport.demo.calls import Call, Tool
+from anyport.demo.faults import Fault, Unanswered
+from anyport.demo.revisions import Json
+
+CUPS_MAX: Final = 1000  # Bounds the steps that are taken at once when somebody waits for the end.
+
+_CUPS: Final[Json] = {"type": "integer", "default": 1, "minimum": 1, "maximum": CUPS_MAX}
+_NO: Final[Json] = {"type": "boolean", "default": False}
+
+
+async def _brew(call: Call, given: Json) -> Json:
+    """All at once, for those who wait."""
+    brew, told = Brew(**given), None
+    for filled in range(1, brew.cups + 1):
+        call.progress(filled, brew.cups, brew.progress(filled))
+        if brew.ask and filled == 1:
+            if "form" not in call.revision.elicitation_modes:
+                return content.failure(f"Revision {call.revision.name} has no elicitation")
+            try:
+                told = await call.ask(questions.sugar(call.revision))
+            except Unanswered as error:
+                return content.failure(str(error))
+    if brew.hold:
+        await call.world.closing.wait()
+    outcome = brew.outcome(told)
+    if isinstance(outcome, Fault):
+        raise outcome
+    return outcome
+
+
+def _tool(name: str, says: str, support: str) -> Tool:
+    return Tool(
+        descriptor={
+            "name": name,
+            "title": name.replace("_", " ").capitalize(),
+            "description": says,
+            "inputSchema": {
+                "type": "object",
+                "properties": {"cups": _CUPS, "ask": _NO, "fail": _NO, "broken": _NO, "hold": _NO},
+            },
+            "annotations": {"readOnlyHint": True, "openWorldHint": False},
+            "execution": {"taskSupport": support},
+        },
+        run=_brew,
+        begin=lambda call, given: call.start_task(Brew(**given)),
+    )
+
+
+BREW_TOOLS: Final = {
+    "brew": _tool("brew", "Brews coffee, as a task for those who know tasks.", "optional"),
+    "brew_only": _tool("brew_only", "Brews coffee, as a task and in no other way.", "required"),
+}
