@@ -4,9 +4,19 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
 
-from anyport.protocol.downgrade import downgrade, downgrade_tool
-from anyport.protocol.revision import REVISIONS
+from anyport.protocol.downgrade import (
+    NOTE_BYTES_MAX,
+    downgrade,
+    downgrade_error,
+    downgrade_tool,
+)
+from anyport.protocol.revision import LEGACY, REVISIONS, UNNEGOTIATED, Revision
+from anyport.protocol.shape import read_shape
+from tests.demo.schema import check_result
 
 TEXT = {"type": "text", "text": "hi"}
 AUDIO = {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"}
@@ -54,8 +64,14 @@ def test_the_content_of_prompts_is_told_the_same_way() -> None:
         ("tools/call", b'{ "content" : [ {"type":"text","text":"hi"} ] }'),
         ("tools/call", b'{"content":"audio"}'),
         ("tools/call", b'{"content":["audio"]}'),
-        ("tools/call", b'{"structuredContent":{"type":"audio"}}'),
+        ("tools/call", b'{"content":[{"type":5}]}'),
+        ("tools/call", b'{"content":[{"type":"audio"}],"content":[]}'),
+        ("tools/call", b'{"content":{"type":"audio"}}'),
+        ("tools/call", b'{"content":[], "vendor": {"type":"audio"}}'),
+        ("tools/call", b'{"vendor":{"type":"audio"}}'),
+        ("tools/call", b'{"structuredContent":1,"structuredContent":2}'),
         ("prompts/get", b'{"messages":[{"content":["audio"]}]}'),
+        ("prompts/get", b'{"messages":[ {"content": {"type":"text"}, "type":1}]}'),
         ("tools/list", b'{"tools":[{"name":"audio"}]}'),
         ("resources/read", b'{"contents":[{"uri":"audio"}]}'),
     ],
@@ -72,27 +88,104 @@ def test_a_link_without_a_name_is_its_uri() -> None:
     assert changed["content"] == [{"type": "text", "text": "a:b"}]
 
 
-@pytest.mark.parametrize("value", ["[1, 2.50]", '"words"', "null", "7"])
-def test_structured_content_that_is_no_object_becomes_text(value: str) -> None:
-    result = f'{{"structuredContent": {value}, "content": []}}'.encode()
+@pytest.mark.parametrize("revision", LEGACY, ids=lambda revision: revision.name)
+@pytest.mark.parametrize("method", ["tools/call", "prompts/get"])
+def test_a_kind_of_content_that_no_revision_has_becomes_a_note(
+    method: str, revision: Revision
+) -> None:
+    chart = {"type": "chart", "points": [1, 2], "annotations": {"priority": 1}}
+
+    def wrapped(block: Any) -> Any:
+        if method == "tools/call":
+            return {"content": [TEXT, block]}
+        return {"messages": [{"role": "user", "content": block}]}
+
+    changed = json.loads(downgrade(method, json.dumps(wrapped(chart)).encode(), revision))
+
+    words = f"Content of type 'chart': {json.dumps(chart)}"
+    assert changed == wrapped({"type": "text", "text": words, "annotations": {"priority": 1}})
+
+
+def test_a_file_of_an_unknown_kind_is_not_told_as_text() -> None:
+    film = {"type": "film", "data": "A" * NOTE_BYTES_MAX}
+    result = json.dumps({"content": [film]}).encode()
 
     changed = json.loads(downgrade("tools/call", result, REVISIONS["2025-11-25"]))
+
+    (note,) = changed["content"]
+    assert note["type"] == "text"
+    assert "'film'" in note["text"]
+    assert len(note["text"]) < 100
+
+
+def test_who_skipped_the_handshake_is_told_everything_that_any_legacy_client_is() -> None:
+    result = json.dumps({"content": [AUDIO, LINK], "structuredContent": {"a": 1}}).encode()
+
+    assert downgrade("tools/call", result, UNNEGOTIATED) == result
+    odd = json.loads(downgrade("tools/call", b'{"content":[{"type":"x"}]}', UNNEGOTIATED))
+    assert odd["content"][0]["type"] == "text"
+
+
+@pytest.mark.parametrize("shaped", [True, False])
+@pytest.mark.parametrize("value", ["[1, 2.50]", '"words"', "null", "7"])
+def test_structured_content_that_is_no_object_becomes_text(value: str, shaped: bool) -> None:
+    result = f'{{"structuredContent": {value}, "content": []}}'.encode()
+    shape = read_shape(result) if shaped else None
+
+    changed = json.loads(downgrade("tools/call", result, REVISIONS["2025-11-25"], shape))
 
     assert changed == {"content": [{"type": "text", "text": value}]}
 
 
-def test_text_that_is_there_already_stays_the_only_one() -> None:
-    result = b'{"content":[{"type":"text","text":"[1]"}],"structuredContent":[1]}'
+@pytest.mark.parametrize(
+    ("content", "more"),
+    [
+        ([{"type": "text", "text": "[1]"}], []),
+        ([{"type": "text", "text": " [ 1 ] "}], []),
+        ([{"type": "text", "text": "One."}], [{"type": "text", "text": "[1]"}]),
+        ([{"type": "text", "text": "["}], [{"type": "text", "text": "[1]"}]),
+        ([{"type": "text", "text": "[" * 100_000}], [{"type": "text", "text": "[1]"}]),
+        (["odd"], [{"type": "text", "text": "[1]"}]),
+        ([{"type": "image", "data": ""}], [{"type": "text", "text": "[1]"}]),
+    ],
+    ids=["same", "spaced", "words", "broken", "deep", "odd", "image"],
+)
+def test_what_was_structured_is_in_some_text(content: list[Any], more: list[Any]) -> None:
+    result = json.dumps({"content": content, "structuredContent": [1]}).encode()
 
     changed = json.loads(downgrade("tools/call", result, REVISIONS["2025-06-18"]))
 
-    assert changed == {"content": [{"type": "text", "text": "[1]"}]}
+    assert changed == {"content": content + more}
 
 
-def test_structured_content_that_is_an_object_keeps_its_bytes() -> None:
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
+def test_structured_content_that_is_an_object_keeps_its_bytes(revision: str) -> None:
     result = b'{"content":[], "structuredContent": {"a": 1.0}}'
 
-    assert downgrade("tools/call", result, REVISIONS["2025-06-18"]) == result
+    assert downgrade("tools/call", result, REVISIONS[revision]) == result
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26"])
+def test_clients_who_do_not_look_for_structured_content_find_it_in_a_text(revision: str) -> None:
+    result = b'{"content":[],"structuredContent":{"a": 1.0}}'
+    said = b'{"content":[{"type":"text","text":"one"}],"structuredContent":{"a":1.0}}'
+
+    changed = json.loads(downgrade("tools/call", result, REVISIONS[revision]))
+
+    assert changed == {"content": [{"type": "text", "text": '{"a": 1.0}'}]}
+    put = downgrade("tools/call", said, REVISIONS[revision])
+    assert put == b'{"content":[{"type":"text","text":"one"}]}', "the server has its own words"
+
+
+def test_what_a_modern_server_says_of_its_list_is_not_told() -> None:
+    result = (
+        b'{"tools":[{"name":"ttlMs"}],"resultType":"complete","ttlMs":5,"cacheScope":"public",'
+        b'"vendor":1,"_meta":{"io.modelcontextprotocol/serverInfo":{},"k":1}}'
+    )
+
+    changed = downgrade("tools/list", result, REVISIONS["2025-11-25"])
+
+    assert changed == b'{"tools":[{"name":"ttlMs"}],"vendor":1,"_meta":{"k":1}}'
 
 
 @pytest.mark.parametrize(
@@ -119,7 +212,138 @@ def test_one_odd_schema_does_not_cost_a_strict_client_the_list(
     assert json.loads(downgrade_tool(json.dumps(tool).encode())) == taken
 
 
+def test_a_rule_for_a_field_is_an_object() -> None:
+    terse = {"type": "object", "properties": {"a": True, "b": False, "c": {"type": "string"}}}
+    full = {"type": "object", "properties": {"a": {}, "b": {"not": {}}, "c": {"type": "string"}}}
+
+    told = downgrade_tool(json.dumps({"inputSchema": terse, "outputSchema": terse}).encode())
+
+    assert json.loads(told) == {"inputSchema": full, "outputSchema": full}
+
+
+@pytest.mark.parametrize("schema", [{}, {"properties": {}}, None, True])
+def test_what_no_revision_allows_is_mended_only_where_it_shall_be(schema: Any) -> None:
+    tool = json.dumps({"name": "a", "inputSchema": schema}).encode()
+
+    assert downgrade_tool(tool, mend=False) == tool
+    assert downgrade_tool(b'{"name":"a"}', mend=False) == b'{"name":"a"}'
+
+
 def test_a_tool_whose_schemas_are_those_of_objects_keeps_every_byte() -> None:
     tool = b'{ "name":"a", "inputSchema": {"type":"object"} , "outputSchema":{ "type":"object" }}'
 
     assert downgrade_tool(tool) == tool
+
+
+URI = Raw(b'"file:\\/\\/\\/a"')
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        ({"code": -32602, "message": "m", "data": {"uri": "file:///a"}}, -32002),
+        ({"code": -32602, "message": "m", "data": {"uri": "file:///b"}}, -32602),
+        ({"code": -32602, "message": "m", "data": {"uri": 1}}, -32602),
+        ({"code": -32602, "message": "m", "data": "file:///a"}, -32602),
+        ({"code": -32602, "message": "m"}, -32602),
+        ({"code": -32603, "message": "m", "data": {"uri": "file:///a"}}, -32603),
+    ],
+)
+def test_a_resource_that_is_not_there_has_a_code_of_its_own(error: Any, code: int) -> None:
+    changed = json.loads(downgrade_error(json.dumps(error).encode(), URI))
+
+    assert changed == {**error, "code": code}
+
+
+@pytest.mark.parametrize(
+    "error", [b"[]", b'{"message":"m"}', b'{"code":-32602,"data":{"uri":"u"},"code":-32602}']
+)
+def test_an_odd_error_is_left_as_it_is(error: bytes) -> None:
+    assert downgrade_error(error, Raw(b'"u"')) == error
+    assert downgrade_error(b'{"code":-32602,"data":{}}', None) == b'{"code":-32602,"data":{}}'
+
+
+# Held against the official schemas, made strict.
+
+WORDS = st.text(max_size=5)
+NOTES = st.fixed_dictionaries(
+    {},
+    optional={
+        "audience": st.lists(st.sampled_from(["user", "assistant"]), max_size=2, unique=True),
+        "priority": st.floats(0, 1),
+    },
+)
+
+
+def blocks(**rest: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries(rest, optional={"annotations": NOTES})
+
+
+DATA = st.sampled_from(["", "UklGRg=="])
+CONTENT = st.one_of(
+    blocks(type=st.just("text"), text=WORDS),
+    blocks(type=st.just("image"), data=DATA, mimeType=st.just("image/png")),
+    blocks(type=st.just("audio"), data=DATA, mimeType=st.just("audio/wav")),
+    blocks(type=st.just("resource_link"), uri=st.just("a:b"), name=WORDS),
+    blocks(type=st.just("resource_link"), uri=st.just("a:b"), name=WORDS, title=WORDS),
+    blocks(type=st.just("resource"), resource=st.just({"uri": "a:b", "text": "x"})),
+    blocks(type=st.sampled_from(["film", "tool_use", "Text", "text ", ""]), data=WORDS),
+)
+STRUCTURED = st.sampled_from([None, {"a": 1}, {"type": "film"}, [1], "x", 7, True])
+
+
+@given(st.sampled_from(LEGACY), st.lists(CONTENT, max_size=4), STRUCTURED, st.booleans())
+def test_every_result_of_a_tool_is_one_of_the_clients_revision(
+    revision: Revision, content: list[Any], structured: Any, spaced: bool
+) -> None:
+    result = {"content": content, "isError": False}
+    if structured is not None:
+        result["structuredContent"] = structured
+    separators = None if spaced else (",", ":")
+    raw = json.dumps(result, separators=separators).encode()
+
+    changed = json.loads(downgrade("tools/call", raw, revision))
+
+    if not revision.structured:
+        # Clients pass over what they do not know beside what they do.
+        changed.pop("structuredContent", None)
+    check_result(revision.name, "tools/call", changed)
+    assert len(changed["content"]) >= len(content)
+
+
+@given(st.sampled_from(LEGACY), st.lists(CONTENT, max_size=4))
+def test_every_prompt_is_one_of_the_clients_revision(
+    revision: Revision, content: list[Any]
+) -> None:
+    messages = [{"role": "user", "content": block} for block in content]
+    raw = json.dumps({"messages": messages}).encode()
+
+    changed = json.loads(downgrade("prompts/get", raw, revision))
+
+    check_result(revision.name, "prompts/get", changed)
+
+
+SCHEMAS: list[Any] = [
+    {"type": "object"},
+    {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+    {"type": "object", "properties": {"a": True, "b": False}},
+    {"type": "array"},
+    {"oneOf": [{"type": "object"}]},
+    {"properties": {"a": True}},
+    {},
+    True,
+    None,
+]
+
+
+@pytest.mark.parametrize("revision", LEGACY, ids=lambda revision: revision.name)
+@pytest.mark.parametrize("gives", SCHEMAS)
+@pytest.mark.parametrize("takes", SCHEMAS)
+def test_every_tool_is_one_of_the_clients_revision(
+    revision: Revision, takes: Any, gives: Any
+) -> None:
+    tool = {"name": "a", "inputSchema": takes, "outputSchema": gives}
+
+    changed = json.loads(downgrade_tool(json.dumps(tool).encode()))
+
+    check_result(revision.name, "tools/list", {"tools": [changed]}, strict=False)

@@ -3,6 +3,8 @@
 import pytest
 
 from anyport.protocol.revision import (
+    FIRST_CONTENT,
+    LATER_CONTENT,
     LEGACY,
     MODERN,
     NEWEST_LEGACY,
@@ -36,6 +38,10 @@ def test_the_revisions_stand_oldest_first_and_only_the_newest_needs_no_handshake
         ("batches", ["2025-03-26"]),
         ("completions_capability", ALL[1:]),
         ("null_ids", ALL[:3]),
+        ("structured", ALL[2:]),
+        ("elicitation", ALL[2:]),
+        ("rich_forms", ALL[3:]),
+        ("rich_sampling", ALL[3:]),
     ],
 )
 def test_what_a_revision_has_is_what_the_specification_gave_it(
@@ -51,6 +57,22 @@ def test_unknown_tools_have_the_words_of_their_time() -> None:
 
 def test_a_client_that_skipped_the_handshake_is_taken_for_one_of_2025_03_26() -> None:
     assert UNNEGOTIATED.name == "2025-03-26"
+    assert UNNEGOTIATED.batches
+    assert not UNNEGOTIATED.lacks
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_content_of_a_kind_that_a_revision_has_not_is_noticed(name: str) -> None:
+    revision = REVISIONS[name]
+    has = FIRST_CONTENT | revision.content
+
+    for kind in {*FIRST_CONTENT, *LATER_CONTENT, "film", "", "Text", "text "}:
+        for block in (b'{"type":"%b"}', b'{"type": "%b"}'):
+            found = revision.strange.search(block % kind.encode())
+            assert (found is None) == (kind in has)
+    assert revision.strange.search(b'{"type" : "film"}') is not None
+    assert revision.strange.search(b'{"type":1}') is not None
+    assert revision.strange.search(b'{"text":"\\"type\\":\\"film\\""}') is None
 
 
 @pytest.mark.parametrize(

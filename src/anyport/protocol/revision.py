@@ -4,8 +4,9 @@ Behaviour that differs by revision is a column here and is looked up, never comp
 a new revision, or the removal of something from one, is an edit of this table.
 """
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
@@ -24,6 +25,8 @@ class Era(Enum):
     """No handshake: every request says its revision and capabilities in `_meta`."""
 
 
+FIRST_CONTENT: Final = frozenset({"text", "image", "resource"})
+"""Kinds of content that every revision has."""
 LATER_CONTENT: Final = frozenset({"audio", "resource_link"})
 """Kinds of content that the first revision did not have."""
 
@@ -44,9 +47,29 @@ class Revision:
     """Over HTTP every request after the handshake says in a header which revision it speaks."""
     priming: bool = False
     """A resumable stream opens with an empty event; clients of other revisions choke on one."""
+    tasks: bool = False
+    """A session's client may ask for a call to be run as a task."""
+    url_errors: bool = False
+    """A call may end with an error that names addresses to be opened first."""
     unknown_tool: tuple[int, str] = (INVALID_PARAMS, "Unknown tool: {}")
     content: frozenset[str] = LATER_CONTENT
     """Kinds of content besides text, images and embedded resources."""
+    structured: bool = True
+    """A tool's result may have structured content beside its text."""
+    elicitation: bool = True
+    """A server may ask the person something."""
+    rich_forms: bool = True
+    """Forms may have defaults, titled choices and choices of several; a question may be a URL."""
+    rich_sampling: bool = True
+    """A model may be given tools, and several blocks in one message."""
+    strange: re.Pattern[bytes] = field(init=False, repr=False, compare=False)
+    """Finds something in every payload that holds a kind of content which the revision has not;
+    and in some others, so that it decides only where a second look is needed."""
+
+    def __post_init__(self) -> None:
+        known = "|".join(sorted(FIRST_CONTENT | self.content))
+        pattern = rf'"type"(?!: ?"(?:{known})")'.encode()
+        object.__setattr__(self, "strange", re.compile(pattern))
 
     @property
     def lacks(self) -> frozenset[str]:
@@ -62,6 +85,10 @@ _ROWS: Final = (
         names_version=False,
         unknown_tool=(METHOD_NOT_FOUND, "Tool not found: {}"),
         content=frozenset(),
+        structured=False,
+        elicitation=False,
+        rich_forms=False,
+        rich_sampling=False,
     ),
     Revision(
         name="2025-03-26",
@@ -69,9 +96,20 @@ _ROWS: Final = (
         batches=True,
         names_version=False,
         content=frozenset({"audio"}),
+        structured=False,
+        elicitation=False,
+        rich_forms=False,
+        rich_sampling=False,
     ),
-    Revision(name="2025-06-18", era=Era.LEGACY),
-    Revision(name="2025-11-25", era=Era.LEGACY, null_ids=False, priming=True),
+    Revision(name="2025-06-18", era=Era.LEGACY, rich_forms=False, rich_sampling=False),
+    Revision(
+        name="2025-11-25",
+        era=Era.LEGACY,
+        null_ids=False,
+        tasks=True,
+        url_errors=True,
+        priming=True,
+    ),
     Revision(name="2026-07-28", era=Era.MODERN, null_ids=False),
 )
 
@@ -86,8 +124,11 @@ MODERN: Final = tuple(row for row in _ROWS if row.era is Era.MODERN)
 NEWEST_LEGACY: Final = LEGACY[-1]
 NEWEST_MODERN: Final = MODERN[-1]
 
-UNNEGOTIATED: Final = REVISIONS["2025-03-26"]
-"""What is assumed of a client that skipped the handshake; the specification says so for HTTP."""
+UNNEGOTIATED: Final = replace(REVISIONS["2025-03-26"], content=LATER_CONTENT, structured=True)
+"""What is assumed of a client that skipped the handshake; the specification says so for HTTP.
+
+Such clients are of any age, though, and nobody has said that this one knows less than others.
+"""
 
 
 def find_revision(name: str) -> Revision | None:
