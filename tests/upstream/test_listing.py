@@ -1,14 +1,17 @@
 """Reading one list of a server's."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from anyport.protocol.extension import SKILLS, TASKS
 from anyport.protocol.method import Kind
+from anyport.protocol.revision import Revision
 from anyport.routing.offers import Listing
 from anyport.upstream.connection import Lost
-from anyport.upstream.listing import read_list
-from tests.upstream.fakes import LEGACY, connected, offers, peer_of, run, say, until
+from anyport.upstream.listing import has_list, read_list, tells_changes
+from tests.upstream.fakes import LEGACY, MODERN, connected, offers, peer_of, run, say, until
 
 
 def test_a_list_is_read_to_its_last_page() -> None:
@@ -27,6 +30,32 @@ def test_a_list_is_read_to_its_last_page() -> None:
         assert [message["params"].get("cursor") for message in channel.sent] == [None, ""]
         assert isinstance(listing, Listing)
         assert [offer.native for offer in listing.offers] == ["a", "b"]
+
+    run(scene)
+
+
+@pytest.mark.parametrize(
+    ("revision", "extension", "tasks"),
+    [(MODERN, TASKS, True), (MODERN, SKILLS, False), (LEGACY, TASKS, False)],
+)
+def test_a_modern_server_with_tasks_makes_them_of_any_tool(
+    revision: Revision, extension: str, tasks: bool
+) -> None:
+    """A session's tools say themselves what they can be."""
+
+    async def scene() -> None:
+        connection, channel, _ = connected(revision)
+        assert connection.peer is not None
+        connection.peer = replace(connection.peer, extensions={extension: b"{}"})
+        reading = asyncio.get_running_loop().create_task(
+            read_list(connection, Kind.TOOLS, over_http=False)
+        )
+        await until(lambda: len(channel.sent) == 1)
+        say(connection, id=channel.sent[0]["id"], result=offers("a"))
+        listing = await reading
+
+        assert isinstance(listing, Listing)
+        assert listing.tasks is tasks
 
     run(scene)
 
@@ -53,6 +82,23 @@ def test_a_list_that_a_server_offers_but_does_not_have_is_empty() -> None:
         say(connection, id=channel.sent[0]["id"], error=error)
 
         assert await reading == Listing()
+
+    run(scene)
+
+
+def test_a_server_that_refuses_says_nothing_of_what_it_has() -> None:
+    async def scene() -> None:
+        connection, channel, _ = connected(LEGACY)
+        reading = asyncio.get_running_loop().create_task(
+            read_list(connection, Kind.TOOLS, over_http=False)
+        )
+        await until(lambda: len(channel.sent) == 1)
+        say(connection, id=channel.sent[0]["id"], result={**offers("a"), "nextCursor": "b"})
+        await until(lambda: len(channel.sent) == 2)
+        error = {"code": -32603, "message": "out of order"}
+        say(connection, id=channel.sent[1]["id"], error=error)
+
+        assert await reading is None
 
     run(scene)
 
@@ -97,3 +143,33 @@ def test_a_server_that_is_too_slow_is_told_that_nobody_waits_any_more() -> None:
         assert connection.stray_count == 1
 
     run(scene)
+
+
+def test_skills_are_asked_for_where_they_are_declared_and_nowhere_else() -> None:
+    async def scene() -> None:
+        connection, channel, _ = connected()
+        connection.peer = peer_of(LEGACY, resources={}, skills={})
+        assert await read_list(connection, Kind.SKILLS, over_http=False) == Listing()
+        assert channel.sent == []
+
+        connection.peer = replace(peer_of(LEGACY, resources={}), extensions={SKILLS: b"{}"})
+        reading = asyncio.get_running_loop().create_task(
+            read_list(connection, Kind.SKILLS, over_http=False)
+        )
+        await until(lambda: len(channel.sent) == 1)
+        assert channel.sent[0]["method"] == "skills/list"
+        skills = [{"uri": "skill://tea/SKILL.md"}, {"no": "uri"}]
+        say(connection, id=channel.sent[0]["id"], result={"skills": skills})
+        listing = await reading
+        assert isinstance(listing, Listing)
+        assert [offer.native for offer in listing.offers] == ["skill://tea/SKILL.md"]
+
+    run(scene)
+
+
+def test_nobody_promises_to_tell_when_skills_change() -> None:
+    peer = replace(peer_of(LEGACY, resources={"listChanged": True}), extensions={SKILLS: b"{}"})
+
+    assert has_list(peer, Kind.SKILLS)
+    assert tells_changes(peer, Kind.RESOURCES)
+    assert not tells_changes(peer, Kind.SKILLS)

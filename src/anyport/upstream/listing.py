@@ -2,7 +2,8 @@
 
 Many servers have more for a client whom they may ask something: a tool that needs sampling is
 there for no other. So a list is read twice where there is a connection for such a client.
-A list that cannot be read leaves the last known one as it is, and a complaint.
+A list that cannot be read leaves the last known one as it is, and a complaint. When to read them
+is not decided here.
 """
 
 import asyncio
@@ -13,13 +14,15 @@ from typing import Final
 import msgspec
 
 from anyport.config.schema import ServerConfig
-from anyport.protocol.errors import Situation
-from anyport.protocol.method import LISTS, Kind
+from anyport.protocol.errors import Situation, error_code
+from anyport.protocol.extension import TASKS
+from anyport.protocol.method import LISTS, METHODS, Kind
+from anyport.protocol.revision import Era
 from anyport.routing.offers import Gathering, Listing, Offer, read_page, widened
 from anyport.upstream.backoff import Backoff
-from anyport.upstream.connection import Answer, Connection, Lost
+from anyport.upstream.connection import Answer, Connection, Lost, Peer
 from anyport.wire import members
-from anyport.wire.frame import Failure, Result
+from anyport.wire.frame import METHOD_NOT_FOUND, Failure, Result
 
 _CAPABILITY: Final[Mapping[Kind, str]] = {
     Kind.TOOLS: "tools",
@@ -63,7 +66,9 @@ class Reader:
             async with asyncio.timeout(self._config.timeout_seconds):
                 for kind in [kind for kind in Kind if kind in kinds]:
                     listing = await self._read(kind, main, asking)
-                    if isinstance(listing, Listing):
+                    if listing is None:
+                        listings.setdefault(kind, Listing())
+                    elif isinstance(listing, Listing):
                         listings[kind] = listing
                     elif listing.situation is not Situation.NOT_RUNNING:
                         complaint = f"asked for its {kind.value}, it {listing.reason}"
@@ -75,9 +80,9 @@ class Reader:
 
     async def _read(
         self, kind: Kind, main: Connection, asking: Connection | None
-    ) -> Listing | Lost:
+    ) -> Listing | Lost | None:
         listing = await read_list(main, kind, over_http=self._over_http)
-        if isinstance(listing, Lost):
+        if not isinstance(listing, Listing):
             return listing
         wider = None
         if asking is not None:
@@ -95,14 +100,31 @@ class Reader:
         return listing
 
 
-async def read_list(connection: Connection, kind: Kind, *, over_http: bool) -> Listing | Lost:
-    """One list; why not, if the server was lost, or did not answer, on the way."""
+def has_list(peer: Peer, kind: Kind) -> bool:
+    """Whether a server has such a list at all."""
+    extension = METHODS[LISTS[kind]].extension
+    return peer.offers(_CAPABILITY[kind]) if extension is None else extension in peer.extensions
+
+
+def tells_changes(peer: Peer, kind: Kind) -> bool:
+    """Whether a server promises to tell when such a list changes. Nobody does of skills."""
+    return kind in _CAPABILITY and peer.offers(_CAPABILITY[kind], "listChanged")
+
+
+async def read_list(
+    connection: Connection, kind: Kind, *, over_http: bool
+) -> Listing | Lost | None:
+    """One list; None if the server refuses to tell, which says nothing of what it has.
+
+    Why not, if it was lost, or did not answer, on the way.
+    """
     peer = connection.peer
     if peer is None:
         return Lost("it has not finished its handshake")
-    if not peer.offers(_CAPABILITY[kind]):
+    if not has_list(peer, kind):
         return Listing()
-    gathering = Gathering(kind)
+    modern = peer.revision.era is Era.MODERN
+    gathering = Gathering(kind, kind is Kind.TOOLS and modern and TASKS in peer.extensions)
     cursor: bytes | None = None
     while True:
         params = b"{}" if cursor is None else members.join([("cursor", cursor)])
@@ -110,9 +132,9 @@ async def read_list(connection: Connection, kind: Kind, *, over_http: bool) -> L
         match answer:
             case Lost():
                 return answer
-            case Failure():
-                # A list that does not exist: many servers have no templates.
-                return gathering.listing()
+            case Failure(error=error):
+                # Many servers that have resources know of no templates.
+                return Listing() if error_code(error) == METHOD_NOT_FOUND else None
             case Result(result=result):
                 page = read_page(kind, result, over_http=over_http)
                 if page is None:
