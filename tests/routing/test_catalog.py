@@ -5,10 +5,18 @@ import json
 import pytest
 
 from anyport.protocol.method import Kind
-from anyport.protocol.revision import Era
+from anyport.protocol.revision import LEGACY, NEWEST_LEGACY, NEWEST_MODERN, Revision
 from anyport.routing.catalog import Catalog, Entry
 from anyport.routing.offers import Listing, Offer
-from tests.routing.fakes import LOCAL_TOOLS, catalog, listed, listing, server
+from tests.routing.fakes import (
+    LOCAL_TOOLS,
+    catalog,
+    listed,
+    listing,
+    server,
+    with_skill,
+    with_view,
+)
 
 
 def found(where: Catalog, kind: Kind, name: str) -> tuple[str, str] | None:
@@ -173,29 +181,200 @@ def test_a_profile_whose_servers_have_not_told_yet_is_empty() -> None:
     assert made.extras(Kind.TOOLS) == b"{}"
 
 
-def test_legacy_clients_see_odd_schemas_mended_unless_the_server_is_shown_as_it_is() -> None:
-    odd = Listing(offers=(Offer("x", b'{"name":"x"}'),))
+def test_legacy_clients_see_odd_schemas_mended_and_modern_ones_nothing_of_sessions() -> None:
+    raw = b'{"name":"x","execution":{"taskSupport":"optional"},"outputSchema":{"type":"array"}}'
+    odd = Listing(offers=(Offer("x", raw),))
     made = catalog(("a", {Kind.TOOLS: odd}))
     alone = catalog(("a", {Kind.TOOLS: odd}), prefix="never")
 
-    def raws(shown: Catalog, era: Era) -> list[bytes]:
-        return [entry.raw for entry in shown.entries_for(Kind.TOOLS, era, askable=False)]
+    def raws(shown: Catalog, revision: Revision) -> list[bytes]:
+        return [entry.raw for entry in shown.entries_for(Kind.TOOLS, revision, askable=False)]
 
-    mended = b'{"name":"a__x","inputSchema":{"type":"object"}}'
-    assert raws(made, Era.LEGACY) == [mended]
-    assert raws(made, Era.MODERN) == [b'{"name":"a__x"}']
-    assert raws(alone, Era.LEGACY) == [b'{"name":"x"}']
+    task = b',"execution":{"taskSupport":"optional"}'
+    mended = b',"inputSchema":{"type":"object"}}'
+    assert raws(made, NEWEST_LEGACY) == [b'{"name":"a__x"' + task + mended]
+    assert raws(made, NEWEST_MODERN) == [b'{"name":"a__x","outputSchema":{"type":"array"}}']
+    # A server that is shown as it is keeps the faults that are its own.
+    assert raws(alone, NEWEST_LEGACY) == [b'{"name":"x"' + task + b"}"]
+    assert raws(alone, NEWEST_MODERN) == [b'{"name":"x","outputSchema":{"type":"array"}}']
+    # Older revisions know nothing of tasks.
+    for revision in LEGACY[:-1]:
+        assert raws(made, revision) == [b'{"name":"a__x"' + mended]
 
 
-@pytest.mark.parametrize("era", list(Era))
-def test_what_asks_its_client_is_shown_to_those_who_can_be_asked(era: Era) -> None:
+def test_of_a_server_that_makes_tasks_of_any_call_sessions_may_ask_for_one() -> None:
+    """The tasks of a modern server are for it to decide, so its tools say nothing of them."""
+    plain = Offer("x", b'{"name":"x","inputSchema":{"type":"object"}}')
+    odd = Offer("y", b'{"name":"y","execution":5,"inputSchema":{"type":"object"}}')
+    tools = {Kind.TOOLS: Listing(offers=(plain, odd), tasks=True)}
+    made = catalog(("a", tools), ("b", {Kind.TOOLS: Listing(offers=(plain,))}))
+
+    def supports(revision: Revision) -> list[object]:
+        tools = made.entries_for(Kind.TOOLS, revision, askable=False)
+        return [json.loads(entry.raw).get("execution") for entry in tools]
+
+    optional = {"taskSupport": "optional"}
+    assert supports(NEWEST_LEGACY) == [optional, optional, None]
+    for revision in (*LEGACY[:-1], NEWEST_MODERN):
+        assert supports(revision) == [None, None, None]
+
+
+@pytest.mark.parametrize("revision", [NEWEST_LEGACY, NEWEST_MODERN], ids=lambda each: each.name)
+def test_what_asks_its_client_is_shown_to_those_who_can_be_asked(revision: Revision) -> None:
     offers = (Offer("x", b'{"name":"x"}', asks=True), Offer("y", b'{"name":"y"}'))
     made = catalog(("a", {Kind.TOOLS: Listing(offers=offers)}))
 
     def shown(*, askable: bool) -> list[str]:
-        return [entry.public for entry in made.entries_for(Kind.TOOLS, era, askable=askable)]
+        return [entry.public for entry in made.entries_for(Kind.TOOLS, revision, askable=askable)]
 
     assert shown(askable=True) == ["a__x", "a__y"]
     assert shown(askable=False) == ["a__y"]
     # Whoever knows the name may try: the server says what it thinks of it.
     assert made.named(Kind.TOOLS, "a__x") is not None
+
+
+VIEW = "ui://dice/view"
+
+
+def shown_views(made: Catalog) -> list[str]:
+    tools = [json.loads(entry.raw) for entry in made.entries(Kind.TOOLS)]
+    return [tool["_meta"]["ui"]["resourceUri"] for tool in tools]
+
+
+def test_a_view_that_one_server_has_keeps_its_uri_and_need_not_be_listed() -> None:
+    made = catalog(with_view("a", "dice", VIEW), server("b", resources=["x:1"]))
+
+    assert made.has_views
+    assert shown_views(made) == [VIEW]
+    assert made.owner(VIEW) == ("a", VIEW)
+    assert made.public_uris == {}
+    assert not catalog(server("b", tools=["x"])).has_views
+
+
+@pytest.mark.parametrize("more", [{}, {"resources": [VIEW]}])
+def test_of_a_view_that_two_servers_have_each_tool_names_its_own(
+    more: dict[str, list[str]],
+) -> None:
+    made = catalog(with_view("a", "dice", VIEW, **more), with_view("b", "dice", VIEW))
+
+    assert shown_views(made) == ["ui://a/dice/view", "ui://b/dice/view"]
+    for slug, public in zip("ab", shown_views(made), strict=True):
+        assert made.owner(public) == (slug, VIEW)
+        assert made.public_uri(slug, VIEW) == public
+
+
+def test_a_view_of_a_tool_that_is_denied_is_nobodys() -> None:
+    made = catalog(
+        with_view("a", "dice", VIEW),
+        with_view("b", "dice", VIEW),
+        allows=lambda slug, _: slug == "a",
+    )
+
+    assert shown_views(made) == [VIEW]
+    assert made.owner(VIEW) == ("a", VIEW)
+
+
+def test_no_server_can_take_the_place_of_what_another_ones_view_is_renamed_to() -> None:
+    made = catalog(
+        with_view("a", "dice", VIEW, resources=["ui://b/dice/view", "b+x:1"]),
+        with_view("b", "dice", VIEW),
+    )
+
+    assert made.owner("ui://b/dice/view") == ("b", VIEW)
+    assert made.owner("b+x:1") == ("b", "x:1")
+    assert listed(made, Kind.RESOURCES) == ["ui://a/b/dice/view", "a+b+x:1"]
+
+
+TEA = "skill://tea"
+
+
+def skill_uris(made: Catalog) -> list[list[str]]:
+    """Of each skill its own URI, and those of its files."""
+    found = [json.loads(entry.raw) for entry in made.entries(Kind.SKILLS)]
+    return [[skill["uri"], *(file["uri"] for file in skill["resources"])] for skill in found]
+
+
+def test_the_skills_of_all_servers_are_listed_and_keep_their_uris() -> None:
+    made = catalog(with_skill("a", TEA, "x.md"), with_skill("b", "skill://coffee"))
+
+    assert skill_uris(made) == [
+        [f"{TEA}/SKILL.md", f"{TEA}/SKILL.md", f"{TEA}/x.md"],
+        ["skill://coffee/SKILL.md", "skill://coffee/SKILL.md"],
+    ]
+
+
+def test_all_that_lies_in_the_directory_of_a_skill_is_its_servers_listed_or_not() -> None:
+    made = catalog(with_skill("a", TEA), server("b", templates=["skill://{+path}"]))
+
+    for uri in (TEA, f"{TEA}/SKILL.md", f"{TEA}/made/on/demand.md"):
+        assert made.owner(uri) == ("a", uri)
+    assert made.owner("skill://teapot") == ("b", "skill://teapot")
+
+
+def test_a_directory_that_two_servers_have_is_renamed_as_a_whole() -> None:
+    made = catalog(
+        with_skill("a", TEA, "x.md", resources=[f"{TEA}/listed.md"]), with_skill("b", TEA)
+    )
+
+    assert skill_uris(made) == [
+        [f"a+{TEA}/SKILL.md", f"a+{TEA}/SKILL.md", f"a+{TEA}/x.md"],
+        [f"b+{TEA}/SKILL.md", f"b+{TEA}/SKILL.md"],
+    ]
+    assert listed(made, Kind.RESOURCES) == [f"a+{TEA}/listed.md"]
+    for slug in "ab":
+        for uri in (TEA, f"{TEA}/SKILL.md", f"{TEA}/deep/er.md"):
+            assert made.public_uri(slug, uri) == f"{slug}+{uri}"
+            assert made.owner(f"{slug}+{uri}") == (slug, uri)
+    assert made.owner(f"{TEA}/SKILL.md") is None
+
+
+def test_a_file_of_another_server_in_the_directory_of_a_skill_renames_both() -> None:
+    made = catalog(with_skill("a", TEA, "x.md"), server("b", resources=[f"{TEA}/y.md"]))
+
+    assert skill_uris(made)[0][0] == f"a+{TEA}/SKILL.md"
+    assert listed(made, Kind.RESOURCES) == [f"b+{TEA}/y.md"]
+
+
+def test_skills_that_cannot_be_told_apart_are_listed_once() -> None:
+    page = "https://example.com/tea"
+    made = catalog(with_skill("a", page), with_skill("b", page))
+
+    assert [uris[0] for uris in skill_uris(made)] == [f"{page}/SKILL.md"]
+    assert made.owner(f"{page}/x.md") == ("a", f"{page}/x.md")
+
+
+def test_no_server_can_take_the_place_of_what_another_ones_skill_is_renamed_to() -> None:
+    made = catalog(
+        with_skill("a", TEA),
+        with_skill("b", TEA),
+        with_skill("c", f"b+{TEA}"),
+        slugs=("a", "b", "c"),
+    )
+
+    assert made.owner(f"b+{TEA}/SKILL.md") == ("b", f"{TEA}/SKILL.md")
+    assert made.owner(f"b+{TEA}/x.md") == ("b", f"{TEA}/x.md")
+    assert skill_uris(made)[2] == [f"c+b+{TEA}/SKILL.md"] * 2
+
+
+def test_the_servers_that_offer_an_extension_are_in_the_profiles_order() -> None:
+    made = catalog(
+        server("a"), server("b"), server("c"), extensions={"c": {"x": b"{}"}, "a": {"x": b"{}"}}
+    )
+
+    assert made.view.offering("x") == ("a", "c")
+    assert made.view.offering("y") == made.view.offering(None) == ()
+
+
+def test_a_skill_that_kept_its_name_keeps_it_although_a_template_for_it_is_of_two_servers() -> None:
+    template = ["skill://{+path}"]
+    made = catalog(
+        with_skill("a", TEA, templates=template),
+        with_skill("b", "skill://coffee", templates=template),
+    )
+
+    for slug, root in (("a", TEA), ("b", "skill://coffee")):
+        for uri in (root, f"{root}/SKILL.md", f"{root}/x.md"):
+            assert made.public_uri(slug, uri) == uri
+            assert made.owner(uri) == (slug, uri)
+    assert made.public_uri("b", f"{TEA}/x.md") == f"b+{TEA}/x.md"
+    assert made.owner("b+skill://cocoa/SKILL.md") == ("b", "skill://cocoa/SKILL.md")

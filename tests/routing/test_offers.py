@@ -1,10 +1,12 @@
 """A server's lists are read page by page, within limits, and one bad item spoils nothing."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from anyport.protocol.freshness import STALE, Freshness
 from anyport.protocol.method import Kind
 from anyport.routing import offers
 from anyport.routing.offers import (
@@ -71,21 +73,44 @@ def test_a_cursor_is_any_text_even_an_empty_one(cursor: Any, raw: bytes | None) 
 
 
 def test_what_else_a_result_says_is_kept() -> None:
-    page = read(tools("a", nextCursor="x", ttlMs=5, _meta={"k": 1}))
+    page = read(tools("a", nextCursor="x", note=5, _meta={"k": 1}))
 
-    assert json.loads(page.extras) == {"ttlMs": 5, "_meta": {"k": 1}}
+    assert json.loads(page.extras) == {"note": 5, "_meta": {"k": 1}}
+
+
+def test_what_a_result_says_of_its_kind_and_its_freshness_is_not_passed_on() -> None:
+    page = read(tools("a", resultType="complete", ttlMs=5, cacheScope="public"))
+
+    assert page.extras == b"{}"
+    assert page.freshness == Freshness(5, public=True)
+
+
+def test_of_several_pages_the_least_fresh_counts_and_one_that_is_private() -> None:
+    gathering = Gathering(Kind.TOOLS)
+    gathering.add(read(tools("a", nextCursor="2", ttlMs=9, cacheScope="public")))
+    gathering.add(read(tools("b", nextCursor="3", ttlMs=5, cacheScope="private")))
+    gathering.add(read(tools("c", ttlMs=7, cacheScope="public")))
+
+    assert gathering.listing().freshness == Freshness(5, public=False)
+    assert Gathering(Kind.TOOLS).listing().freshness == STALE
+
+
+def test_how_fresh_a_list_is_makes_it_no_other_list() -> None:
+    listing = Listing(offers=(Offer("a", b"{}"),))
+
+    assert replace(listing, freshness=Freshness(5), read_at=7.0) == listing
 
 
 def test_pages_are_gathered_until_no_cursor_follows() -> None:
     gathering = Gathering(Kind.TOOLS)
 
-    assert gathering.add(read(tools("a", nextCursor="2", ttlMs=1))) == b'"2"'
-    assert gathering.add(read(tools("b", nextCursor="", ttlMs=2))) == b'""'
+    assert gathering.add(read(tools("a", nextCursor="2", note=1))) == b'"2"'
+    assert gathering.add(read(tools("b", nextCursor="", note=2))) == b'""'
     assert gathering.add(read(tools("c"))) is None
 
     listing = gathering.listing()
     assert [offer.native for offer in listing.offers] == ["a", "b", "c"]
-    assert json.loads(listing.extras) == {"ttlMs": 1}
+    assert json.loads(listing.extras) == {"note": 1}
     assert listing.warning is None
 
 

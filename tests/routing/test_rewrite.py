@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from anyport.routing.rewrite import rewrite_result, rewrite_uri
+from anyport.routing.rewrite import rewrite_error, rewrite_result, rewrite_skill, rewrite_uri
 
 
 def public(uri: str) -> str:
@@ -100,3 +100,70 @@ def test_a_result_with_nothing_to_change_or_not_understood_passes_untouched(
 )
 def test_the_uri_of_an_object_is_made_public(holder: bytes, expected: bytes) -> None:
     assert rewrite_uri(holder, public) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (
+            b'{"code":1,"data":{"uri":"file:///x","originalError":{"data":{"uri":"file:///x"}}}}',
+            b'{"code":1,"data":{"uri":"a+file:///x","originalError":{"data":{"uri":"file:///x"}}}}',
+        ),
+        (b'{ "code":1,"data":{"uri":"b:///"}}', b'{ "code":1,"data":{"uri":"b:///"}}'),
+        (b'{"code":1,"data":"file:///x"}', b'{"code":1,"data":"file:///x"}'),
+        (b'{"code":1}', b'{"code":1}'),
+        (b'{"data":{"uri":"file:///x"},"data":{"uri":"file:///x"}}',) * 2,
+        (b"[]", b"[]"),
+    ],
+)
+def test_the_uri_that_an_error_is_about_is_made_public(error: bytes, expected: bytes) -> None:
+    assert rewrite_error(error, public) == expected
+
+
+def test_a_directory_lists_its_children_under_public_uris() -> None:
+    result = {"resources": [{"uri": "file:///x", "name": "x"}, {"uri": "y:1"}], "nextCursor": "c"}
+
+    assert rewritten("resources/directory/read", result) == {
+        "resources": [{"uri": "a+file:///x", "name": "x"}, {"uri": "y:1"}],
+        "nextCursor": "c",
+    }
+
+
+def test_a_skill_and_its_files_are_made_public_and_its_digests_are_not_touched() -> None:
+    skill = (
+        b'{ "uri": "file:///t/SKILL.md", "frontmatter": {"n": 1.0}, "resources": ['
+        b'{"uri": "file:///t/SKILL.md", "digest": "sha256:00", "size": 1.0}, {"uri": "y:1"}] }'
+    )
+    expected = skill.replace(b"file:", b"a+file:")
+
+    assert json.loads(rewrite_skill(skill, public)) == json.loads(expected)
+    assert b'"frontmatter": {"n": 1.0}' in rewrite_skill(skill, public)
+    whole = b'{"skill":%b,"ttlMs":5}'
+    told = rewrite_result("skills/get", whole % skill, public)
+    assert told == whole % rewrite_skill(skill, public)
+
+
+def test_a_skill_that_is_made_on_demand_has_no_files_to_name() -> None:
+    skill = b'{"uri":"file:///t/SKILL.md","resources":"dynamic"}'
+
+    assert rewrite_skill(skill, public) == skill.replace(b"file:", b"a+file:")
+    assert rewrite_skill(b'{"uri":"y:1"}', public) == b'{"uri":"y:1"}'
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        b"{}",
+        b'{"skill":7}',
+        b'{"skill":{"uri":"y:1"}}',
+        b'{"skill":{"uri":"file:///x","uri":"file:///y"}}',
+    ],
+)
+def test_the_result_for_a_skill_that_is_none_passes_as_it_is(result: bytes) -> None:
+    assert rewrite_result("skills/get", result, public) == result
+
+
+def test_of_a_file_that_is_named_twice_the_skill_keeps_the_list() -> None:
+    skill = b'{"uri":"y:1","resources":[{"uri":"file:///a","uri":"file:///b"},7]}'
+
+    assert rewrite_skill(skill, public) == skill

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from anyport.protocol.extension import APPS, SKILLS
 from anyport.protocol.method import METHODS
-from anyport.protocol.revision import REVISIONS
+from anyport.protocol.revision import REVISIONS, Revision
 from anyport.routing.catalog import Catalog
 from anyport.routing.route import Local, Route, Unroutable, owner_of_uri, resolve
 from anyport.wire import members
-from tests.routing.fakes import LOCAL_TOOLS, catalog, server
+from tests.routing.fakes import LOCAL_TOOLS, catalog, server, with_skill
 
 TWO = catalog(
     server("a", tools=["x", "shared"], prompts=["p"], resources=["file:///x", "only:///a"]),
@@ -168,3 +169,55 @@ def test_a_profile_with_one_server_reads_any_uri_there() -> None:
     assert owner_of_uri("unlisted:///x", lone) == ("a", "unlisted:///x")
     assert owner_of_uri("a+unlisted:///x", lone) == ("a", "a+unlisted:///x")
     assert owner_of_uri("unlisted:///x", TWO) is None
+
+
+READS, LISTS = b'{"directoryRead":true}', b"{}"
+SKILLFUL = catalog(
+    with_skill("a", "skill://tea"),
+    with_skill("b", "skill://coffee"),
+    server("c", resources=["x:1"]),
+    extensions={"a": {SKILLS: READS}, "b": {SKILLS: LISTS}, "c": {APPS: b"{}"}},
+)
+
+
+def test_a_skill_goes_to_its_server() -> None:
+    found = route("skills/get", {"uri": "skill://coffee/SKILL.md"}, SKILLFUL)
+
+    assert isinstance(found, Route)
+    assert (found.slug, found.native) == ("b", "skill://coffee/SKILL.md")
+
+
+def test_a_directory_is_read_only_where_that_is_offered() -> None:
+    found = route("resources/directory/read", {"uri": "skill://tea/x"}, SKILLFUL)
+    assert isinstance(found, Route)
+    assert found.slug == "a"
+
+    refused = refusal("resources/directory/read", {"uri": "skill://coffee"}, SKILLFUL)
+    assert refused.final
+    assert refused.fault.code(REVISIONS["2026-07-28"]) == -32601
+
+
+@pytest.mark.parametrize("uri", ["x:1", "skill://nowhere/SKILL.md"])
+@pytest.mark.parametrize("revision", REVISIONS.values(), ids=lambda revision: revision.name)
+def test_a_skill_that_nobody_has_makes_the_params_invalid(uri: str, revision: Revision) -> None:
+    refused = refusal("skills/get", {"uri": uri}, SKILLFUL)
+
+    assert not refused.final
+    assert refused.fault.code(revision) == -32602
+
+
+def test_what_is_not_listed_goes_to_the_only_server_that_can_have_it() -> None:
+    one = catalog(server("a"), server("b"), extensions={"b": {SKILLS: READS, APPS: b"{}"}})
+
+    for method, uri in (
+        ("skills/get", "github://o/r/tea/SKILL.md"),
+        ("resources/directory/read", "skill://tea"),
+        ("resources/read", "skill://tea/x.md"),
+        ("resources/read", "ui://view"),
+    ):
+        found = route(method, {"uri": uri}, one)
+        assert isinstance(found, Route), method
+        assert (found.slug, found.native) == ("b", uri)
+    assert owner_of_uri("file:///x", one) is None
+    assert owner_of_uri("skill://tea/x.md", SKILLFUL) == ("a", "skill://tea/x.md")
+    assert owner_of_uri("skill://other/x.md", SKILLFUL) is None, "two servers have skills"

@@ -10,6 +10,7 @@ from anyport.routing.uris import (
     URI_CHARACTERS_MAX,
     best_template,
     contested,
+    lookalikes,
     matches,
     qualified,
     unqualified,
@@ -138,3 +139,12 @@ def test_the_template_with_the_longest_fixed_beginning_is_the_best() -> None:
     assert best_template(templates, "file:///a") == "file:///{path}"
     assert best_template(templates[1:], "x:///a") is None
     assert best_template([], "file:///a") is None
+
+
+def test_a_uri_that_begins_like_another_servers_public_one_is_qualified_too() -> None:
+    claims = [("a", "b+file:///x"), ("a", "ui://b/x"), ("a", "a+file:///x"), ("b", "c+file:///x")]
+
+    assert lookalikes(claims, ("a", "b")) == {
+        ("a", "b+file:///x"): "a+b+file:///x",
+        ("a", "ui://b/x"): "ui://a/b/x",
+    }

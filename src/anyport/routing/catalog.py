@@ -6,7 +6,7 @@ Knows names and order; does not know connections, and answers nothing by itself.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Final
 
@@ -14,17 +14,24 @@ import msgspec
 
 from anyport.protocol.downgrade import downgrade_tool
 from anyport.protocol.exchange import Answered
+from anyport.protocol.freshness import Freshness
 from anyport.protocol.method import Kind
-from anyport.protocol.revision import Era
-from anyport.routing import names, uris
+from anyport.protocol.revision import Era, Revision
+from anyport.protocol.upgrade import upgrade_tool
+from anyport.routing import names, skills, uris
+from anyport.routing.apps import rewrite_tool, views
 from anyport.routing.names import Naming
 from anyport.routing.offers import IDENTITY, Listing, Offer
+from anyport.routing.rewrite import rewrite_skill
+from anyport.routing.skills import Claim
 from anyport.wire import members
 
 Offered = tuple[str, Mapping[Kind, Listing]]
 """One server's slug and its lists."""
 
 _EMPTY: Final = Listing()
+_OPTIONAL: Final = b'{"taskSupport":"optional"}'
+_BY_URI: Final = (Kind.RESOURCES, Kind.TEMPLATES, Kind.SKILLS)
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -40,6 +47,13 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """Only for clients whom the server may ask something."""
 
 
+class FirstPage(msgspec.Struct, frozen=True):
+    """An answer to those who ask for a list, and what it says of its freshness."""
+
+    ending: Answered
+    freshness: Freshness
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """What decides how a profile shows its servers."""
@@ -50,6 +64,14 @@ class View:
     slugs: tuple[str, ...]
     """Servers in the profile's order."""
     local_tools: tuple[Entry, ...] = ()
+    settings: Callable[[str, str], bytes | None] = lambda slug, extension: None
+    """A server's settings of an extension, raw; None if it does not offer that."""
+
+    def offering(self, extension: str | None) -> tuple[str, ...]:
+        """The servers that offer an extension."""
+        if extension is None:
+            return ()
+        return tuple(slug for slug in self.slugs if self.settings(slug, extension) is not None)
 
     @property
     def transparent(self) -> bool:
@@ -62,22 +84,44 @@ class Catalog:
 
     def __init__(self, view: View, offered: Sequence[Offered]) -> None:
         self.view = view
-        self.first_pages: dict[tuple[Kind, Era, bool], Answered] = {}
-        """The answers to those who asked for a list, by their era and whether they can be asked."""
-        self._lists: dict[Kind, tuple[Entry, ...]] = {
-            Kind.TOOLS: view.local_tools + _named(view, Kind.TOOLS, offered),
-            Kind.PROMPTS: _named(view, Kind.PROMPTS, offered),
-        }
-        claims = [
-            (slug, offer.native)
+        self.first_pages: dict[tuple[Kind, Era, bool, bool], FirstPage] = {}
+        """The last answers, by era, tasks and whether they can be asked of those who asked."""
+        named = [
+            (slug, uri)
             for slug, lists in offered
-            for kind in (Kind.RESOURCES, Kind.TEMPLATES)
-            for offer in lists.get(kind, _EMPTY).offers
+            for offer in _allowed(view, Kind.TOOLS, slug, lists)
+            for uri in views(offer.raw)
         ]
-        self.public_uris: Mapping[tuple[str, str], str] = MappingProxyType(uris.contested(claims))
+        listed = {kind: _claims(kind, offered) for kind in _BY_URI}
+        claims = [claim for kind in _BY_URI for claim in listed[kind]] + named
+        roots = [
+            (slug, root)
+            for slug, uri in listed[Kind.SKILLS]
+            if (root := skills.root_of(uri)) is not None
+        ]
+        renamed = uris.contested(claims)
+        for claim in skills.disputed(roots, claims):
+            renamed[claim] = uris.qualified(*claim)
+        if renamed:
+            renamed |= uris.lookalikes([*claims, *roots], view.slugs)
+        self.public_uris: Mapping[Claim, str] = MappingProxyType(renamed)
         """The URIs that had to be changed; empty in most profiles."""
-        for kind in (Kind.RESOURCES, Kind.TEMPLATES):
+        self.has_views = bool(named)
+        """Whether some tool has one, as MCP Apps have."""
+        self._unlisted: Sequence[Claim] = (*listed[Kind.SKILLS], *named)
+        """What is served under its URI, although no list of resources need say so."""
+        self._shared_roots = [root for root in roots if root in renamed]
+        self._own_roots = {
+            root: slug for slug, root in reversed(roots) if renamed.get((slug, root), root) == root
+        }
+        """The directories of skills that kept their names, and their servers."""
+        self._lists: dict[Kind, tuple[Entry, ...]] = {}
+        for kind in _BY_URI:
             self._lists[kind] = self._addressed(kind, offered)
+        self._lists[Kind.TOOLS] = view.local_tools + self._named(Kind.TOOLS, offered)
+        self._lists[Kind.PROMPTS] = self._named(Kind.PROMPTS, offered)
+        self._tasked = {slug for slug, lists in offered if lists.get(Kind.TOOLS, _EMPTY).tasks}
+        """The servers that make tasks of any call."""
         self._choosy = {kind for kind in Kind if any(entry.asks for entry in self._lists[kind])}
         self._extras = dict(offered[0][1]) if view.transparent and len(offered) == 1 else {}
 
@@ -85,14 +129,15 @@ class Catalog:
         """Offers of one kind, in the order clients see."""
         return self._lists[kind]
 
-    def entries_for(self, kind: Kind, era: Era, *, askable: bool) -> tuple[Entry, ...]:
-        """The same, as clients of an era take them; a server shown as it is stays as it is.
+    def entries_for(self, kind: Kind, revision: Revision, *, askable: bool) -> tuple[Entry, ...]:
+        """The same, as clients of a revision take them.
 
         `askable` is a client whom servers may ask something: some have more for it.
         """
         entries = self._lists[kind]
-        if kind is Kind.TOOLS and era is Era.LEGACY and not self.view.transparent:
-            entries = self._legacy_tools
+        if kind is Kind.TOOLS:
+            legacy = self._legacy_tools if revision.tasks else self._older_tools
+            entries = self._modern_tools if revision.era is Era.MODERN else legacy
         if askable or kind not in self._choosy:
             return entries
         return tuple(entry for entry in entries if not entry.asks)
@@ -115,6 +160,12 @@ class Catalog:
         entry = self._resources.get(uri)
         if entry is not None:
             return entry.slug, entry.native
+        known = self._known.get(uri)
+        if known is not None:
+            return known
+        root = skills.enclosing(self._own_roots, uri)
+        if root is not None:
+            return self._own_roots[root], uri
         template = uris.best_template(self._templates, uri)
         if template is not None:
             entry = self._templates[template]
@@ -130,6 +181,12 @@ class Catalog:
         known = self.public_uris.get((slug, native))
         if known is not None:
             return known
+        shared = [root for owner, root in self._shared_roots if owner == slug]
+        if skills.enclosing(shared, native) is not None:
+            return uris.qualified(slug, native)
+        own = skills.enclosing(self._own_roots, native)
+        if own is not None and self._own_roots[own] == slug:
+            return native
         listed = self._resources.get(native)
         if listed is None or listed.slug != slug:
             shared = [uri for owner, uri in self.public_uris if owner == slug]
@@ -139,8 +196,24 @@ class Catalog:
 
     @cached_property
     def _legacy_tools(self) -> tuple[Entry, ...]:
+        # A server shown as it is keeps the faults that are its own.
+        mend = not self.view.transparent
         return tuple(
-            msgspec.structs.replace(entry, raw=downgrade_tool(entry.raw))
+            msgspec.structs.replace(entry, raw=downgrade_tool(self._tasking(entry), mend=mend))
+            for entry in self._lists[Kind.TOOLS]
+        )
+
+    @cached_property
+    def _older_tools(self) -> tuple[Entry, ...]:
+        return tuple(
+            msgspec.structs.replace(entry, raw=upgrade_tool(entry.raw))
+            for entry in self._legacy_tools
+        )
+
+    @cached_property
+    def _modern_tools(self) -> tuple[Entry, ...]:
+        return tuple(
+            msgspec.structs.replace(entry, raw=upgrade_tool(entry.raw))
             for entry in self._lists[Kind.TOOLS]
         )
 
@@ -158,6 +231,10 @@ class Catalog:
         return {entry.public: entry for entry in reversed(self._lists[Kind.RESOURCES])}
 
     @cached_property
+    def _known(self) -> Mapping[str, Claim]:
+        return {self.public_uris.get(claim, claim[1]): claim for claim in reversed(self._unlisted)}
+
+    @cached_property
     def _templates(self) -> Mapping[str, Entry]:
         return {entry.public: entry for entry in reversed(self._lists[Kind.TEMPLATES])}
 
@@ -169,24 +246,56 @@ class Catalog:
     def _prompt_aliases(self) -> Mapping[str, Entry]:
         return _aliases(self._lists[Kind.PROMPTS])
 
+    def _tasking(self, entry: Entry) -> bytes:
+        """A tool that says whether the client of a session may ask for a task.
+
+        In a session the client decides that, and each tool says what it allows; a modern server
+        decides by itself, and whatever it does can be told as a task.
+        """
+        if entry.slug not in self._tasked:
+            return entry.raw
+        return members.edit(entry.raw, {"execution": _OPTIONAL})
+
     def _addressed(self, kind: Kind, offered: Sequence[Offered]) -> tuple[Entry, ...]:
-        return tuple(
-            _entry(kind, slug, offer, self.public_uris.get((slug, offer.native), offer.native))
+        entries = [
+            self._entry(kind, slug, offer, self.public_uris.get((slug, offer.native), offer.native))
             for slug, lists in offered
             for offer in lists.get(kind, _EMPTY).offers
+        ]
+        if kind is not Kind.SKILLS:
+            return tuple(entries)
+        # Where an `https:` URI is claimed twice, nobody could tell the two skills apart.
+        first: dict[str, Entry] = {}
+        for entry in entries:
+            first.setdefault(entry.public, entry)
+        return tuple(first.values())
+
+    def _named(self, kind: Kind, offered: Sequence[Offered]) -> tuple[Entry, ...]:
+        view = self.view
+        allowed = [(slug, _allowed(view, kind, slug, lists)) for slug, lists in offered]
+        natives = [(slug, [offer.native for offer in offers]) for slug, offers in allowed]
+        reserved = [tool.public for tool in view.local_tools] if kind is Kind.TOOLS else []
+        public = names.assign(view.naming, natives, reserved)
+        return tuple(
+            self._entry(kind, slug, offer, public[slug, offer.native])
+            for slug, offers in allowed
+            for offer in offers
         )
 
+    def _entry(self, kind: Kind, slug: str, offer: Offer, public: str) -> Entry:
+        raw, public_uri = offer.raw, partial(self.public_uri, slug)
+        if public != offer.native:
+            raw = members.edit(raw, {IDENTITY[kind]: members.text(public)})
+            raw = rewrite_skill(raw, public_uri) if kind is Kind.SKILLS else raw
+        if kind is Kind.TOOLS and self.public_uris and views(raw):
+            raw = rewrite_tool(raw, public_uri)
+        return Entry(public, slug, offer.native, raw, offer.asks)
 
-def _named(view: View, kind: Kind, offered: Sequence[Offered]) -> tuple[Entry, ...]:
-    allowed = [(slug, _allowed(view, kind, slug, lists)) for slug, lists in offered]
-    natives = [(slug, [offer.native for offer in offers]) for slug, offers in allowed]
-    reserved = [tool.public for tool in view.local_tools] if kind is Kind.TOOLS else []
-    public = names.assign(view.naming, natives, reserved)
-    return tuple(
-        _entry(kind, slug, offer, public[slug, offer.native])
-        for slug, offers in allowed
-        for offer in offers
-    )
+
+def _claims(kind: Kind, offered: Sequence[Offered]) -> list[Claim]:
+    return [
+        (slug, offer.native) for slug, lists in offered for offer in lists.get(kind, _EMPTY).offers
+    ]
 
 
 def _allowed(view: View, kind: Kind, slug: str, lists: Mapping[Kind, Listing]) -> Sequence[Offer]:
@@ -194,13 +303,6 @@ def _allowed(view: View, kind: Kind, slug: str, lists: Mapping[Kind, Listing]) -
     if kind is not Kind.TOOLS:
         return offers
     return [offer for offer in offers if view.allows(slug, offer.native)]
-
-
-def _entry(kind: Kind, slug: str, offer: Offer, public: str) -> Entry:
-    raw = offer.raw
-    if public != offer.native:
-        raw = members.edit(raw, {IDENTITY[kind]: members.text(public)})
-    return Entry(public, slug, offer.native, raw, offer.asks)
 
 
 def _aliases(entries: Sequence[Entry]) -> Mapping[str, Entry]:

@@ -12,8 +12,10 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
+from anyport.protocol.freshness import HINTS, STALE, Freshness, least, read_freshness
 from anyport.protocol.headers import NO_ANNOTATIONS, Annotations, annotations
 from anyport.protocol.method import Kind
+from anyport.protocol.shape import ABSENT
 from anyport.wire import members
 
 OFFERS_MAX: Final = 5_000
@@ -27,6 +29,7 @@ IDENTITY: Final[Mapping[Kind, str]] = {
     Kind.PROMPTS: "name",
     Kind.RESOURCES: "uri",
     Kind.TEMPLATES: "uriTemplate",
+    Kind.SKILLS: "uri",
 }
 """The member that tells two offers of one kind apart."""
 
@@ -50,11 +53,34 @@ class Listing:
     extras: bytes = b"{}"
     """Members of the list result besides the list; passed on where one server stands alone."""
     warning: str | None = None
+    tasks: bool = False
+    """Whether any of these tools may become a task, as those of a modern server may."""
+    freshness: Freshness = field(default=STALE, compare=False)
+    """What its server says of it: of all pages, the least. No part of what it offers."""
+    read_at: float = field(default=float("-inf"), compare=False)
+    """When it was asked for, by a clock that is only good for this process."""
 
     @cached_property
     def annotated(self) -> Mapping[str, Annotations]:
         """The tools some of whose arguments are repeated in header fields."""
         return {offer.native: offer.annotations for offer in self.offers if offer.annotations}
+
+    @cached_property
+    def tasked(self) -> Mapping[str, str]:
+        """The tools that may or must be run as tasks in a session, and which of the two."""
+        supports = {offer.native: _task_support(offer.raw) for offer in self.offers}
+        return {native: support for native, support in supports.items() if support is not None}
+
+
+def _task_support(tool: bytes) -> str | None:
+    if b'"taskSupport"' not in tool:
+        return None
+    try:
+        execution = members.members(tool)["execution"]
+        support = members.string(members.members(execution).get("taskSupport"))
+    except (msgspec.DecodeError, KeyError):
+        return None
+    return support if support in ("optional", "required") else None
 
 
 def widened(listing: Listing, wider: Sequence[Offer]) -> Listing:
@@ -77,6 +103,7 @@ class Page:
     cursor: bytes | None
     """The raw next cursor. An empty string is a cursor like any other."""
     extras: bytes
+    freshness: Freshness
     dropped: int
     fault: str | None = None
     """Why the first of the dropped ones was, where that can be told."""
@@ -87,9 +114,12 @@ class Gathering:
     """Collects the pages of one list, within the limits."""
 
     kind: Kind
+    tasks: bool = False
+    """Whether the tools may become tasks."""
     _offers: dict[str, Offer] = field(default_factory=dict)
     _cursors: set[bytes] = field(default_factory=set)
     _extras: bytes | None = None
+    _freshness: list[Freshness] = field(default_factory=list)
     _bytes: int = 0
     _dropped: int = 0
     _warning: str | None = None
@@ -99,6 +129,7 @@ class Gathering:
         """Take a page; the cursor to ask for next, or None when the list is complete."""
         if self._extras is None:
             self._extras = page.extras
+        self._freshness.append(page.freshness)
         if page.dropped:
             self._dropped += page.dropped
             self._why = self._why or page.fault
@@ -124,6 +155,8 @@ class Gathering:
             offers=tuple(self._offers.values()),
             extras=self._extras or b"{}",
             warning=self._warning,
+            tasks=self.tasks,
+            freshness=least(self._freshness),
         )
 
 
@@ -149,12 +182,13 @@ def read_page(kind: Kind, result: bytes, *, over_http: bool = False) -> Page | N
     extras = [
         (name, bytes(value))
         for name, value in found.items()
-        if name not in (kind.value, "nextCursor")
+        if name not in (kind.value, "nextCursor", "resultType", *HINTS)
     ]
     return Page(
         offers=tuple(offers),
         cursor=None if cursor is None or bytes(cursor)[:1] != b'"' else bytes(cursor),
         extras=members.join(extras),
+        freshness=read_freshness(*(found.get(hint, ABSENT) for hint in HINTS)),
         dropped=len(items) - len(offers),
         fault=first_fault,
     )

@@ -6,14 +6,24 @@ have told what they offer.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 from msgspec import Raw
 
-from anyport.protocol.errors import Fault, Situation, invalid_params, unknown_tool
+from anyport.protocol.errors import (
+    Fault,
+    Situation,
+    invalid_params,
+    method_not_found,
+    unknown_tool,
+)
+from anyport.protocol.extension import extension_of
 from anyport.protocol.method import Kind, Method, Travel
 from anyport.routing.catalog import Catalog
 from anyport.wire import members
+
+_TRUE: Final = Raw(b"true")
 
 
 class Route(msgspec.Struct, frozen=True, gc=False):
@@ -90,7 +100,11 @@ def _by_uri(
     uri = members.string(found.get("uri"))
     if uri is None:
         return _unusable(f"{method.name} needs a uri, a string")
-    owner = owner_of_uri(uri, catalog)
+    owner = owner_of_uri(uri, catalog, method.extension)
+    if method.extension is not None:
+        refusal = _unextended(method, method.extension, uri, owner, catalog)
+        if refusal is not None:
+            return refusal
     if owner is None:
         fault = Fault(
             situation=Situation.UNKNOWN_RESOURCE,
@@ -104,13 +118,34 @@ def _by_uri(
     return Route(slug=slug, params=params, native=native, public=uri)
 
 
-def owner_of_uri(uri: str, catalog: Catalog) -> tuple[str, str] | None:
-    """The (slug, native URI) that a public URI leads to."""
+def owner_of_uri(
+    uri: str, catalog: Catalog, extension: str | None = None
+) -> tuple[str, str] | None:
+    """The (slug, native URI) that a public URI, or one of an extension, leads to."""
     owner = catalog.owner(uri)
-    if owner is None and len(catalog.view.slugs) == 1:
-        # Links in results need not be listed, and here there is only one they can lead to.
-        return catalog.view.slugs[0], uri
-    return owner
+    if owner is not None:
+        return owner
+    # Links in results need not be listed, nor what an extension serves: it is where it can be.
+    slugs = catalog.view.slugs
+    if len(slugs) > 1:
+        slugs = catalog.view.offering(extension or extension_of(uri))
+    return (slugs[0], uri) if len(slugs) == 1 else None
+
+
+def _unextended(
+    method: Method, extension: str, uri: str, owner: tuple[str, str] | None, catalog: Catalog
+) -> Unroutable | None:
+    """Why a method of an extension is not put to the server that owns a URI.
+
+    "Clients MUST NOT call `resources/directory/read` against a server that has not declared
+    `directoryRead: true`" (Skills, capability negotiation), and we are its client.
+    """
+    settings = None if owner is None else catalog.view.settings(owner[0], extension)
+    if settings is None:
+        return _unknown(f"Nothing is served at {uri} that {method.name} could tell of", uri)
+    if method.setting is None or members.members(settings).get(method.setting) == _TRUE:
+        return None
+    return Unroutable(fault=method_not_found(method.name), final=True, public=uri)
 
 
 def _by_reference(params: bytes, found: Mapping[str, Raw], catalog: Catalog) -> Route | Unroutable:

@@ -7,7 +7,7 @@ look for it.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
 _EXPRESSION: Final = re.compile(r"\{[^{}]*\}")
@@ -30,6 +30,19 @@ def contested(claims: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
     }
 
 
+def lookalikes(
+    claims: Iterable[tuple[str, str]], slugs: Iterable[str]
+) -> dict[tuple[str, str], str]:
+    """The public URI of every (slug, native URI) that begins as if it were another server's."""
+    known = frozenset(slugs)
+    found: dict[tuple[str, str], str] = {}
+    for slug, uri in claims:
+        other = unqualified(uri, known)
+        if other is not None and other[0] != slug:
+            found[slug, uri] = qualified(slug, uri)
+    return found
+
+
 def qualified(slug: str, uri: str) -> str:
     """The URI with its server in it."""
     scheme, colon, _ = uri.partition(":")
@@ -40,7 +53,7 @@ def qualified(slug: str, uri: str) -> str:
     return f"{slug}+{uri}"
 
 
-def unqualified(uri: str, slugs: Iterable[str]) -> tuple[str, str] | None:
+def unqualified(uri: str, slugs: Container[str]) -> tuple[str, str] | None:
     """The (slug, native URI) in a URI that carries its server's slug."""
     head, plus, rest = uri.partition("+")
     if plus and head in slugs:
