@@ -18,10 +18,11 @@ from anyport.protocol.exchange import (
     Refused,
     Teller,
 )
+from anyport.protocol.freshness import Freshness
 from anyport.protocol.method import METHODS, Kind
 from anyport.protocol.principal import LOCAL
 from anyport.protocol.revision import NEWEST_LEGACY, NEWEST_MODERN, Revision
-from anyport.routing.offers import Listing, Offer
+from anyport.routing.offers import IDENTITY, Listing, Offer
 from anyport.upstream.connection import Connection
 from anyport.upstream.server import LeaseKey, Server, Setting
 from anyport.upstream.tender import Ready
@@ -110,7 +111,13 @@ class FakeServer(Server):
     def __init__(self, slug: str, revision: Revision | None = LEGACY, **config: Any) -> None:
         super().__init__(
             ServerConfig(slug=slug, name=slug, command="server", transport="stdio", **config),
-            cast(Setting, None),
+            Setting(
+                surroundings=cast(Any, None),
+                spawn=cast(Any, None),
+                later=cast(Any, None),
+                client_info=b"{}",
+                clock=lambda: 0.0,
+            ),
             cast(Any, None),
         )
         self.down: str | None = None
@@ -118,9 +125,13 @@ class FakeServer(Server):
         """While this is a list the server is starting, and callers wait in it."""
         self.leased: list[LeaseKey] = []
         self.watched: list[frozenset[str]] = []
+        self.watched_tasks: list[frozenset[str]] = []
+        self.acknowledge: list[Callable[[], None]] = []
+        """To be called when the server has said that it watches."""
         self.channel = FakeChannel()
         self.connection = Connection(self.channel, Ear().hearer(), codec.OUTBOUND)
         self.connection.peer = None if revision is None else peer_of(revision)
+        self.dropped: list[str] = []
         self.shown_main: Any = None
         """A stand-in for the tender of the first connection, where one is looked at."""
 
@@ -143,18 +154,25 @@ class FakeServer(Server):
         else:
             ready(self.connection if self.down is None else self.down)
 
-    def watch(self, uris: frozenset[str]) -> None:
+    def watch(
+        self, uris: frozenset[str], tasks: frozenset[str], expect: Callable[[], Callable[[], None]]
+    ) -> None:
         self.watched.append(uris)
+        self.watched_tasks.append(tasks)
+        self.acknowledge.append(expect())
+
+    def drop(self, owner: str) -> None:
+        self.dropped.append(owner)
 
     def connections(self) -> list[tuple[LeaseKey, Connection]]:
         return [] if self.down is not None else [(LeaseKey(), self.connection)]
 
     def offer(self, kind: Kind, *natives: str) -> None:
         """Have these offers from now on."""
-        member = "uri" if kind is Kind.RESOURCES else "name"
+        member = IDENTITY[kind]
         raws = [json.dumps({member: native}).encode() for native in natives]
         offers = tuple(Offer(native, raw) for native, raw in zip(natives, raws, strict=True))
-        self.listings[kind] = Listing(offers=offers)
+        self.listings[kind] = Listing(offers=offers, freshness=Freshness(60_000), read_at=0.0)
         self.listed = True
 
 

@@ -1,7 +1,7 @@
 """A relay with a journal, two servers that are fakes, and a clock wound by hand."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from anyport.gateway.profile import Profile
 from anyport.gateway.relay import Relay, World
 from anyport.protocol.exchange import Exchange
 from anyport.protocol.method import Kind
+from anyport.protocol.seal import KEY_BYTES, Seal
 from anyport.record.journal import Journal
 from anyport.routing.route import Route
 from anyport.upstream.server import Server
@@ -62,7 +63,15 @@ class Scene:
             journal, lambda: self.now, lambda size: bytes([1]) * size, self.metrics
         )
         self.later = Later()
-        world = World(clock=lambda: self.now, report=self.broken.append, later=self.later)
+        self.spawned: list[Coroutine[Any, Any, None]] = []
+        world = World(
+            clock=lambda: self.now,
+            report=self.broken.append,
+            later=self.later,
+            now=lambda: self.now,
+            seal=Seal([bytes(KEY_BYTES)]),
+            spawn=lambda work, _: self.spawned.append(work),
+        )
         leases = Leases(self.later, sole=True)
         self.relay = Relay({"default": self.profile}, self.ledger, self.deadlines, leases, world)
         self.desk = self.relay.desk = FakeDesk()

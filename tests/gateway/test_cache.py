@@ -9,17 +9,20 @@ import pytest
 
 from anyport.config.schema import ServerConfig
 from anyport.gateway.cache import PROBE_AGAIN_SECONDS, Known, ListCache
+from anyport.protocol.extension import SKILLS
 from anyport.protocol.method import Kind
 from anyport.routing.offers import Listing, Offer
+from tests.gateway.fakes import FakeServer
 
 CONFIG = ServerConfig(slug="s", name="s", command="server", args=("x",))
 TOOLS = Listing(
     offers=(Offer("a", b'{"name":"a","x":1.50}'), Offer("b", b'{"name":"b"}')),
-    extras=b'{"ttlMs":5}',
+    extras=b'{"_meta":{"v":1.0}}',
 )
 KNOWN = Known(
     listings={Kind.TOOLS: TOOLS, Kind.PROMPTS: Listing()},
     instructions="Use me.",
+    extensions={SKILLS: b'{"n":1.0}'},
     dies_of_probe=True,
 )
 
@@ -94,3 +97,31 @@ def test_odd_members_beside_a_list_do_not_keep_it_from_being_saved(tmp_path: Pat
 
     loaded = ListCache(tmp_path).load(CONFIG, now(tmp_path))
     assert loaded.listings[Kind.TOOLS].offers == TOOLS.offers
+
+
+def test_a_server_knows_again_what_it_offered(tmp_path: Path) -> None:
+    before, after = FakeServer("s"), FakeServer("s")
+    before.listings[Kind.TOOLS] = TOOLS
+    before.instructions, before.extensions = "Use me.", {SKILLS: b"{}"}
+    before.learned.dies_of_probe = True
+
+    ListCache(tmp_path).keep(before)
+    ListCache(tmp_path).recall(after, now(tmp_path))
+
+    assert after.listings == {Kind.TOOLS: TOOLS}
+    assert (after.instructions, after.extensions) == ("Use me.", {SKILLS: b"{}"})
+    assert after.learned.dies_of_probe
+
+
+def test_what_is_no_news_is_not_written_again(tmp_path: Path) -> None:
+    server, cache = FakeServer("s"), ListCache(tmp_path)
+    server.listings[Kind.TOOLS] = TOOLS
+    cache.keep(server)
+    (file,) = (tmp_path / "lists").iterdir()
+    file.unlink()
+
+    cache.keep(server)
+    assert not file.exists()
+    server.extensions = {SKILLS: b"{}"}
+    cache.keep(server)
+    assert file.exists()

@@ -10,11 +10,11 @@ CONFIG = ProfileConfig(slug="default", servers=("a", "b"))
 
 def test_the_gateway_says_its_own_name() -> None:
     assert json.loads(IDENTITY)["name"] == "anyport"
-    assert describe(CONFIG, {}, transparent=False).server_info == IDENTITY
+    assert describe(CONFIG, {}, {}, transparent=False).server_info == IDENTITY
 
 
 def test_instructions_are_merged_under_the_names_of_their_servers() -> None:
-    described = describe(CONFIG, {"a": "Use me.", "b": None}, transparent=False)
+    described = describe(CONFIG, {"a": "Use me.", "b": None}, {}, transparent=False)
 
     assert described.instructions is not None
     assert described.instructions.endswith("\n\n## a\nUse me.")
@@ -22,12 +22,12 @@ def test_instructions_are_merged_under_the_names_of_their_servers() -> None:
 
 
 def test_without_any_there_are_none() -> None:
-    assert describe(CONFIG, {"a": None, "b": ""}, transparent=False).instructions is None
+    assert describe(CONFIG, {"a": None, "b": ""}, {}, transparent=False).instructions is None
 
 
 def test_names_without_a_prefix_need_no_explanation() -> None:
     config = ProfileConfig(slug="default", servers=("a", "b"), prefix="on-conflict")
-    described = describe(config, {"a": "Use me."}, transparent=False)
+    described = describe(config, {"a": "Use me."}, {}, transparent=False)
 
     assert described.instructions is not None
     assert "__" not in described.instructions
@@ -35,7 +35,7 @@ def test_names_without_a_prefix_need_no_explanation() -> None:
 
 def test_what_does_not_fit_is_left_out_as_a_whole_section() -> None:
     long = "x" * (INSTRUCTIONS_CHARACTERS_MAX - 200)
-    described = describe(CONFIG, {"a": long, "b": long}, transparent=False)
+    described = describe(CONFIG, {"a": long, "b": long}, {}, transparent=False)
 
     assert described.instructions is not None
     assert len(described.instructions) <= INSTRUCTIONS_CHARACTERS_MAX
@@ -45,4 +45,10 @@ def test_what_does_not_fit_is_left_out_as_a_whole_section() -> None:
 def test_a_transparent_profile_speaks_with_the_words_of_its_server() -> None:
     config = ProfileConfig(slug="default", servers=("a",), prefix="never")
 
-    assert describe(config, {"a": "As I said."}, transparent=True).instructions == "As I said."
+    assert describe(config, {"a": "As I said."}, {}, transparent=True).instructions == "As I said."
+
+
+def test_the_extensions_of_its_servers_are_part_of_it() -> None:
+    for transparent in (True, False):
+        described = describe(CONFIG, {}, {"x": b"{}"}, transparent=transparent)
+        assert described.extensions == {"x": b"{}"}

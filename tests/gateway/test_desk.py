@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Coroutine
 from typing import Any, cast
 
@@ -9,12 +10,17 @@ import pytest
 
 from anyport.gateway.desk import BadQuery, Desk, Means
 from anyport.gateway.feed import Feed
+from anyport.gateway.handles import Handles
 from anyport.gateway.interest import Interest
 from anyport.gateway.relay import Relay
+from anyport.gateway.tasks import Means as TaskMeans
+from anyport.gateway.tasks import Tasks
 from anyport.protocol.exchange import Ending, Exchange, Notice
+from anyport.protocol.extension import SKILLS
 from anyport.protocol.legacy_front import Description
 from anyport.protocol.method import Kind
 from anyport.protocol.revision import Revision
+from anyport.protocol.seal import KEY_BYTES, Seal
 from anyport.upstream.server import SHARED
 from tests.gateway.fakes import (
     LEGACY,
@@ -26,6 +32,7 @@ from tests.gateway.fakes import (
     caller,
     profile_of,
 )
+from tests.upstream.fakes import say
 
 
 class FakeRelay:
@@ -33,6 +40,10 @@ class FakeRelay:
 
     def __init__(self) -> None:
         self.broken: list[Exception] = []
+        seal = Seal([bytes(KEY_BYTES)])
+        self.tasks = Tasks(
+            Handles(seal), TaskMeans(spawn=lambda work, _: work.close(), now=time.time)
+        )
 
     def finish(self, exchange: Exchange, slug: str, native: str, ending: Ending) -> None:
         exchange.end(ending)
@@ -48,21 +59,22 @@ class Scene:
         self.servers = servers or (FakeServer("s"),)
         self.server = self.servers[0]
         self.profile = profile_of(*self.servers)
-        self.feed = Feed({"default": self.profile}, lambda _: [])
+        self.feed = Feed({"default": self.profile}, lambda *_: [], lambda _: None)
         self.later = Later()
         self.work: list[Coroutine[Any, Any, None]] = []
         self.events: Any = b"[]"
+        self.offered: dict[str, bytes] = {}
         self.relay = FakeRelay()
         means = Means(
             status=lambda profile: {"profile": profile.slug},
             events=self._events,
-            describe=lambda _: Description(b"{}", "Use me."),
+            describe=lambda _: Description(b"{}", "Use me.", self.offered),
             spawn=lambda work, _: self.work.append(work),
             later=self.later,
             list_seconds=2.0,
             cursor_key=b"key",
         )
-        interest = Interest(self.feed)
+        interest = Interest(self.feed, self.later)
         self.desk = Desk(cast(Relay, self.relay), self.feed, interest, means)
 
     def ask(self, method: str, params: Any = None, session: FakeSession | None = None) -> Asked:
@@ -92,6 +104,21 @@ def test_discovery_tells_revisions_capabilities_and_instructions() -> None:
     assert told["supportedVersions"] == ["2026-07-28"]
     assert "tools" in told["capabilities"]
     assert told["instructions"] == "Use me."
+
+
+def test_discovery_tells_the_extensions_of_the_servers() -> None:
+    scene = Scene()
+    scene.offered = {SKILLS: b'{"n":1.0}'}
+
+    assert scene.ask("server/discover").ending["capabilities"]["extensions"] == {SKILLS: {"n": 1.0}}
+
+
+def test_skills_are_listed_like_anything_else() -> None:
+    scene = Scene()
+    scene.server.offer(Kind.SKILLS, "skill://tea/SKILL.md")
+    scene.profile.refresh()
+
+    assert scene.ask("skills/list").ending == {"skills": [{"uri": "skill://tea/SKILL.md"}]}
 
 
 def test_a_list_of_settled_servers_is_answered_at_once() -> None:
@@ -242,6 +269,8 @@ def test_listening_is_acknowledged_with_what_is_honoured() -> None:
     }
 
     asked = scene.ask("subscriptions/listen", {"notifications": wishes})
+    assert asked.told == [], "the server has not answered yet"
+    say(scene.server.connection, id=1, result={})
 
     (notice,) = asked.told
     assert isinstance(notice, Notice)
@@ -267,6 +296,7 @@ def test_following_a_resource_waits_until_it_is_known_whose_it_is() -> None:
     scene.server.offer(Kind.RESOURCES, "x:1")
     scene.profile.refresh()
     scene.desk.lists_settled()
+    say(scene.server.connection, id=1, result={})
 
     (notice,) = asked.told
     assert isinstance(notice, Notice)

@@ -2,18 +2,23 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from anyport.gateway.endings import Endings
 from anyport.gateway.errand import HELD_REPORTS_MAX, Errand
 from anyport.gateway.leases import SEATS_MAX
 from anyport.gateway.relay import BROKE
 from anyport.protocol.capability import client_capabilities
-from anyport.protocol.exchange import Caller, Progress, Question
+from anyport.protocol.exchange import Caller, NeedInput, Progress, Question
+from anyport.protocol.extension import SKILLS
+from anyport.protocol.principal import Principal
+from anyport.protocol.revision import Revision
 from anyport.upstream.server import SHARED
 from anyport.upstream.tender import Ready
 from anyport.wire.frame import Failure, Result
-from tests.gateway.fakes import MODERN, Asked, FakeSession, caller
+from tests.gateway.fakes import LEGACY, MODERN, Asked, FakeSession, caller
 from tests.gateway.scene import Scene
 from tests.upstream.fakes import say
 
@@ -173,7 +178,7 @@ def test_what_breaks_on_the_way_back_is_answered_too_and_harms_no_other_call(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = scene.begin(), scene.begin()
-    monkeypatch.setattr(Errand, "_ending", lambda *_: 1 / 0)
+    monkeypatch.setattr(Endings, "of", lambda *_: 1 / 0)
 
     scene.server.connection.end("exit code 1")
 
@@ -294,3 +299,99 @@ def test_a_state_that_a_legacy_server_never_gave_is_refused(scene: Scene) -> Non
 
     assert asked.ending.startswith("Invalid or expired requestState")
     assert scene.server.channel.sent == []
+
+
+READ = {"resultType": "complete", "contents": [{"uri": "x:1", "text": "one"}], "ttlMs": 9000}
+
+
+class Reader:
+    """Who reads one resource of a modern server, again and again."""
+
+    def __init__(self, path: Path, revision: Revision = MODERN) -> None:
+        self.scene = Scene(path, revision=revision)
+
+    def read(self, by: Caller | None = None, **params: Any) -> Asked:
+        by = by or caller(None, MODERN)
+        return self.scene.begin("resources/read", {"uri": "x:1", **params}, by)
+
+    def answer(self, **result: Any) -> None:
+        sent = self.scene.server.channel.sent[-1]
+        say(self.scene.server.connection, id=sent["id"], result={**READ, **result})
+
+    @property
+    def questions(self) -> int:
+        return len(self.scene.server.channel.sent)
+
+    @property
+    def noted(self) -> list[Any]:
+        return [event["metadata"].get("cached") for event in self.scene.events]
+
+
+def test_a_read_is_answered_with_what_the_server_allows_to_be_said_again(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    first = reader.read()
+    reader.answer()
+    reader.scene.now += 2.0
+
+    second, legacy = reader.read(_meta={"progressToken": 1}), reader.read(caller(FakeSession()))
+
+    assert first.ending == READ
+    assert second.ending == {**READ, "ttlMs": 7000}
+    assert legacy.ending == {"contents": READ["contents"]}
+    assert reader.questions == 1
+    assert reader.noted == [None, True, True]
+    assert reader.scene.statuses == ["success"] * 3
+    assert reader.scene.at_rest()
+    reader.scene.now += 7.0
+    assert reader.read().ending is None
+
+
+def test_what_is_private_is_read_anew_for_another_principal(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    reader.read()
+    reader.answer()
+    other = replace(caller(None, MODERN), principal=Principal("token", "other"))
+
+    assert reader.read(other).ending is None
+    reader.answer(contents=[], cacheScope="public")
+    assert reader.questions == 2
+    third = replace(other, principal=Principal("token", "third"))
+    assert reader.read(third).ending["contents"] == []
+
+
+def test_a_legacy_server_cannot_allow_anything(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, LEGACY)
+    reader.read()
+    reader.answer(cacheScope="public")
+
+    assert reader.read().ending is None
+
+
+def test_what_came_after_answers_of_a_client_is_not_said_again(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    session = FakeSession(capabilities={"roots": {}})
+    reading = reader.read(caller(session))
+    ask = {"r": {"method": "roots/list"}}
+    sent = reader.scene.server.channel.sent[-1]
+    wants = {"resultType": "input_required", "inputRequests": ask, "requestState": "s"}
+    say(reader.scene.server.connection, id=sent["id"], result=wants)
+    (need,) = reading.told
+    assert isinstance(need, NeedInput)
+    need.question.answer(Result(b"1", b'{"roots":[]}'))
+    reader.answer(cacheScope="public")
+
+    assert reader.questions == 2
+    assert reader.read(caller(session)).ending is None
+
+
+@pytest.mark.parametrize(("revision", "own"), [(MODERN, False), (LEGACY, True)])
+def test_a_method_of_an_extension_is_for_the_connection_of_the_newest_era(
+    tmp_path: Path, revision: Revision, own: bool
+) -> None:
+    scene = Scene(tmp_path, revision=revision)
+    scene.server.extensions = {SKILLS: b"{}"}
+
+    scene.begin("skills/get", {"uri": "skill://tea/SKILL.md"}, caller(FakeSession("mine")))
+
+    (key,) = scene.server.leased
+    assert (key.owner == "mine") is own

@@ -2,15 +2,18 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from anyport.gateway.feed import Feed, Listening
+from anyport.gateway.feed import EARLY_NOTICES_MAX, Feed, Listening
+from anyport.gateway.parks import Park
 from anyport.protocol.exchange import Exchange, Log, Notice
 from anyport.protocol.method import Kind
 from anyport.protocol.principal import LOCAL, Principal
-from anyport.upstream.server import SHARED, LeaseKey
+from anyport.upstream.connection import Call
+from anyport.upstream.server import SHARED, LeaseKey, Server
 from anyport.upstream.tender import Tender
 from anyport.wire.frame import Notification
 from tests.gateway.fakes import MODERN, Asked, FakeServer, FakeSession, caller, profile_of
@@ -24,20 +27,28 @@ class Scene:
         self.server.offer(Kind.RESOURCES, "x:1", "x:2")
         self.profile = profile_of(self.server, **config)
         self.open: list[Exchange] = []
-        self.feed = Feed({"default": self.profile}, lambda _: self.open)
+        self.park: Park | None = None
+        self.feed = Feed({"default": self.profile}, self.working_on, lambda _: self.park)
         self.one, self.two = FakeSession("one"), FakeSession("two")
         self.feed.opened(self.one)
         self.feed.opened(self.two)
+
+    def working_on(self, _: Server, of: Call | None) -> list[Exchange]:
+        return self.open if of is None else [self.open[of.number]]
 
     def listen(self, *flags: str, uris: frozenset[str] = frozenset()) -> Asked:
         asked = Asked("subscriptions/listen", by=caller(revision=MODERN))
         listening = Listening(asked.exchange, frozenset(flags), uris)
         self.feed.listening[asked.exchange] = listening
+        listening.acknowledge(b"{}")
+        asked.told.clear()
         return asked
 
-    def say(self, method: str, key: LeaseKey = SHARED, **params: Any) -> None:
+    def say(
+        self, method: str, key: LeaseKey = SHARED, of: Call | None = None, **params: Any
+    ) -> None:
         raw = json.dumps(params).encode() if params else None
-        self.feed.told(self.server, key, Notification(method, raw))
+        self.feed.told(self.server, key, Notification(method, raw), of)
 
 
 def notices(asked: Asked) -> list[str]:
@@ -220,6 +231,27 @@ def test_a_modern_client_gets_a_log_with_the_one_request_that_asked_for_it(
     assert len(logs) == heard
 
 
+def test_a_log_that_comes_with_a_call_is_that_ones_alone() -> None:
+    scene = Scene()
+    session = FakeSession("three")
+    asked = [
+        Asked(by=replace(caller(None, MODERN), log_level="info")),
+        Asked(by=caller(None, MODERN)),
+        Asked(by=caller(session)),
+    ]
+    scene.open += [each.exchange for each in asked]
+
+    for number in range(len(asked)):
+        call = Call("tools/call", lambda _: None, number=number)
+        scene.say("notifications/message", of=call, level="info", data=f"of {number}")
+
+    logs = [[h.params for h in each.told if isinstance(h, Log)] for each in asked]
+    assert [len(told) for told in logs] == [1, 0, 1]
+    assert b"of 0" in logs[0][0]
+    assert b"of 2" in logs[2][0]
+    assert scene.one.notified == scene.two.notified == session.notified == []
+
+
 def test_a_log_on_a_connection_of_one_call_is_for_nobody_else() -> None:
     scene = Scene()
     mine, theirs = Asked(by=caller(revision=MODERN)), Asked(by=caller(revision=MODERN))
@@ -239,6 +271,20 @@ def test_a_log_on_a_connection_of_one_call_is_for_nobody_else() -> None:
     assert [type(happening) for happening in theirs.told] == [Log]
 
 
+@pytest.mark.parametrize(("wanted", "kept"), [("info", 1), ("critical", 0), (None, 0)])
+def test_a_log_for_a_call_whose_client_fetches_an_answer_is_kept(
+    wanted: str | None, kept: int
+) -> None:
+    scene = Scene()
+    away = Asked(by=replace(caller(None, MODERN), log_level=wanted))
+    scene.park = Park(cast(Any, SimpleNamespace(exchange=away.exchange)))
+
+    scene.say("notifications/message", LeaseKey(owner="call-1"), level="error", data="x")
+
+    assert away.told == []
+    assert len(scene.park.logs) == kept
+
+
 def test_who_listens_hears_of_resources_over_the_connection_of_their_own_calls() -> None:
     scene = Scene()
     scene.server.offer(Kind.RESOURCES, "x:1")
@@ -248,6 +294,8 @@ def test_who_listens_hears_of_resources_over_the_connection_of_their_own_calls()
     asked = Asked("subscriptions/listen", by=caller(revision=MODERN))
     listening = Listening(asked.exchange, frozenset(), frozenset({"x:1"}))
     scene.feed.listening[asked.exchange] = listening
+    listening.acknowledge(b"{}")
+    asked.told.clear()
 
     assert scene.feed.uris_of(scene.server, seat) == {"x:1"}
     assert scene.feed.uris_of(scene.server, strange) == frozenset()
@@ -255,6 +303,20 @@ def test_who_listens_hears_of_resources_over_the_connection_of_their_own_calls()
         scene.say("notifications/resources/updated", key, uri="x:1")
 
     assert len(asked.told) == 1
+
+
+def test_what_there_is_to_tell_before_the_acknowledgement_is_told_after_it() -> None:
+    asked = Asked("subscriptions/listen", by=caller(revision=MODERN))
+    listening = Listening(asked.exchange, frozenset(), frozenset())
+    for number in range(EARLY_NOTICES_MAX + 1):
+        listening.tell(f"{number}", b"{}")
+    assert asked.told == []
+
+    listening.acknowledge(b"{}")
+
+    first, *rest = notices(asked)
+    assert first == "notifications/subscriptions/acknowledged"
+    assert rest == [f"{number}" for number in range(1, EARLY_NOTICES_MAX + 1)]
 
 
 def test_the_most_talkative_level_that_anyone_set_is_wanted() -> None:

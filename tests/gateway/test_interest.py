@@ -10,9 +10,18 @@ from anyport.gateway.interest import Interest
 from anyport.protocol.method import Kind
 from anyport.protocol.revision import Revision
 from anyport.routing.route import Route
-from anyport.upstream.server import SHARED, LeaseKey
+from anyport.upstream.server import SHARED, LeaseKey, Server
 from anyport.upstream.tender import Ready, Tender
-from tests.gateway.fakes import LEGACY, MODERN, Asked, FakeServer, FakeSession, caller, profile_of
+from tests.gateway.fakes import (
+    LEGACY,
+    MODERN,
+    Asked,
+    FakeServer,
+    FakeSession,
+    Later,
+    caller,
+    profile_of,
+)
 from tests.upstream.fakes import say
 
 
@@ -23,8 +32,9 @@ class Scene:
         self.server = FakeServer("s", revision)
         self.server.offer(Kind.RESOURCES, "x:1")
         self.watched = self.server.watched
-        self.feed = Feed({"default": profile_of(self.server)}, lambda _: [])
-        self.interest = Interest(self.feed)
+        self.feed = Feed({"default": profile_of(self.server)}, lambda *_: [], lambda _: None)
+        self.later = Later()
+        self.interest = Interest(self.feed, self.later)
 
     def session(self, id: str = "mine") -> FakeSession:
         session = FakeSession(id)
@@ -109,8 +119,11 @@ def test_a_modern_server_is_watched_instead() -> None:
     scene = Scene(MODERN)
     session = scene.session()
 
-    assert scene.take("subscribe", session).ending == {}
-    assert scene.take("unsubscribe", session).ending == {}
+    for verb in ("subscribe", "unsubscribe"):
+        asked = scene.take(verb, session)
+        assert asked.ending is None, "the server does not know yet"
+        scene.server.acknowledge.pop()()
+        assert asked.ending == {}
 
     assert scene.watched == [{"x:1"}, frozenset()]
     assert scene.told == []
@@ -125,6 +138,7 @@ def test_a_server_that_turns_out_to_be_modern_while_it_starts_is_watched() -> No
     asked = scene.take("subscribe", scene.session())
     scene.server.connection.peer = peer
     waiting[0](scene.server.connection)
+    scene.server.acknowledge.pop()()
 
     assert asked.ending == {}
     assert scene.watched == [{"x:1"}]
@@ -172,7 +186,55 @@ def test_the_wishes_of_a_listener_count_as_much_as_those_of_a_session() -> None:
         asked.exchange, frozenset(), frozenset({"x:1"})
     )
 
-    scene.interest.sync(scene.server)
+    scene.interest.sync([scene.server])
 
     assert scene.watched == [{"x:1"}]
     assert json.dumps(scene.told) == "[]"
+
+
+def test_nobody_waits_for_ever_for_a_server_to_know() -> None:
+    scene = Scene(MODERN)
+
+    asked = scene.take("subscribe", scene.session())
+    scene.later.pass_by()
+
+    assert asked.ending == {}
+
+
+def test_a_resource_that_a_server_does_not_tell_of_is_known_as_such_until_it_is_left() -> None:
+    scene = Scene()
+    asked = Asked("subscriptions/listen", by=caller(revision=MODERN))
+    listening = Listening(asked.exchange, frozenset(), frozenset({"x:1"}))
+    scene.feed.listening[asked.exchange] = listening
+    done: list[int] = []
+
+    scene.interest.sync([scene.server], lambda: done.append(1))
+    assert done == []
+    scene.answer(error={"code": -32602, "message": "no"})
+    assert done == [1]
+    assert scene.interest.refused("s", "x:1")
+
+    del scene.feed.listening[asked.exchange]
+    scene.interest.sync([scene.server])
+    assert not scene.interest.refused("s", "x:1")
+
+
+def test_where_nobody_follows_anything_a_new_connection_is_no_reason_to_ask_everybody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene, looked = Scene(), list[LeaseKey]()
+    look = scene.feed.uris_of
+
+    def counted(server: Server, key: LeaseKey) -> frozenset[str]:
+        looked.append(key)
+        return look(server, key)
+
+    monkeypatch.setattr(scene.feed, "uris_of", counted)
+    session = scene.session()
+    scene.interest.restore(scene.server, SHARED)
+    assert looked == []
+
+    session.subscriptions.add("x:1")
+    scene.interest.restore(scene.server, SHARED)
+    assert looked
+    assert scene.told == [("resources/subscribe", "x:1")]

@@ -14,6 +14,7 @@ from anyport.gateway.leases import (
 )
 from anyport.protocol.capability import client_capabilities
 from anyport.protocol.exchange import Caller
+from anyport.protocol.extension import APPS, SKILLS, TASKS
 from anyport.protocol.principal import Principal
 from anyport.upstream.server import SHARED
 from tests.gateway.fakes import MODERN, FakeServer, FakeSession, Later, caller
@@ -54,6 +55,15 @@ def test_capabilities_that_are_not_carried_are_not_declared() -> None:
     assert json.loads(key.capabilities) == {"roots": {}, "own": 1}
 
 
+def test_a_legacy_server_is_told_of_every_extension_that_is_known() -> None:
+    extensions: dict[str, object] = {APPS: {"n": 1}, SKILLS: {}, TASKS: {}, "x": {}}
+    session = FakeSession("mine", {"extensions": extensions})
+
+    key = lease_key("auto", caller(session), sole=True)
+
+    assert json.loads(key.capabilities) == {"extensions": {APPS: {"n": 1}, SKILLS: {}}}
+
+
 def test_the_key_of_a_session_is_made_once_and_forgotten_with_it() -> None:
     leases, by = Leases(Later(), sole=True), caller(FakeSession("mine", ASKABLE))
     key = leases.key("auto", by)
@@ -68,17 +78,6 @@ def test_the_key_of_a_session_is_made_once_and_forgotten_with_it() -> None:
 # One call at a time.
 
 
-class Watched(FakeServer):
-    """Tells whose connections it closed."""
-
-    def __init__(self) -> None:
-        super().__init__("s")
-        self.dropped: list[str] = []
-
-    def drop(self, owner: str) -> None:
-        self.dropped.append(owner)
-
-
 def asking(**capabilities: object) -> Caller:
     declared = client_capabilities(json.dumps(capabilities).encode())
     assert declared is not None
@@ -86,7 +85,7 @@ def asking(**capabilities: object) -> Caller:
 
 
 def test_calls_of_a_client_without_a_session_have_a_connection_each() -> None:
-    leases, server, by = Leases(Later(), sole=False), Watched(), asking(elicitation={})
+    leases, server, by = Leases(Later(), sole=False), FakeServer("s"), asking(elicitation={})
 
     first, second = leases.seat(server, by), leases.seat(server, by)
 
@@ -100,7 +99,7 @@ def test_calls_of_a_client_without_a_session_have_a_connection_each() -> None:
 
 
 def test_a_connection_is_for_those_who_can_be_asked_the_same() -> None:
-    leases, server = Leases(Later(), sole=False), Watched()
+    leases, server = Leases(Later(), sole=False), FakeServer("s")
     one, other = asking(elicitation={}), asking(roots={})
     seat = leases.seat(server, one)
     assert seat is not None
@@ -112,7 +111,7 @@ def test_a_connection_is_for_those_who_can_be_asked_the_same() -> None:
 
 
 def test_the_first_connection_is_kept_longer_and_used_first() -> None:
-    later, server, by = Later(), Watched(), asking(elicitation={})
+    later, server, by = Later(), FakeServer("s"), asking(elicitation={})
     leases = Leases(later, sole=False)
     first, second = leases.seat(server, by), leases.seat(server, by)
     assert first is not None
@@ -127,7 +126,7 @@ def test_the_first_connection_is_kept_longer_and_used_first() -> None:
 
 
 def test_there_is_a_most_of_calls_side_by_side_and_one_that_is_free_makes_room() -> None:
-    leases, server, by = Leases(Later(), sole=False), Watched(), asking(elicitation={})
+    leases, server, by = Leases(Later(), sole=False), FakeServer("s"), asking(elicitation={})
     seats = [leases.seat(server, by) for _ in range(SEATS_MAX)]
 
     assert leases.seat(server, by) is None
@@ -139,7 +138,7 @@ def test_there_is_a_most_of_calls_side_by_side_and_one_that_is_free_makes_room()
 
 
 def test_a_connection_that_nobody_needs_is_closed_after_a_while() -> None:
-    later, server, by = Later(), Watched(), asking(elicitation={})
+    later, server, by = Later(), FakeServer("s"), asking(elicitation={})
     leases = Leases(later, sole=False)
     seat = leases.seat(server, by)
     assert seat is not None
@@ -158,3 +157,17 @@ def test_a_connection_that_nobody_needs_is_closed_after_a_while() -> None:
 
     assert server.dropped == [seat.key.owner]
     assert leases.seat(server, by) is not seat
+
+
+def test_a_connection_of_one_principal_is_closed_when_nobody_has_used_it_for_a_while() -> None:
+    later, server, by = Later(), FakeServer("s", scope="principal"), asking()
+    leases = Leases(later, sole=False)
+    key = leases.shared_by(server, by)
+    assert key is not None
+    assert leases.shared_by(server, by) == key
+    assert [seconds for seconds, _ in later.due] == [FIRST_SEAT_IDLE_SECONDS], "one look for all"
+
+    later.pass_by()
+    assert server.dropped == [], "it was used meanwhile"
+    later.pass_by()
+    assert server.dropped == [key.owner]

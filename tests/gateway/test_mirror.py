@@ -16,6 +16,8 @@ ANNOTATED = {"Region": ("region",)}
 
 
 class Nobody:
+    mute = False
+
     def note(self, *frames: bytes) -> None: ...
 
     def end(self, frame: bytes, code: int | None = None) -> None: ...

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from anyport.gateway import parks as module
-from anyport.gateway.parks import GATHER_SECONDS, PARK_SECONDS_MAX, Parks
-from anyport.protocol.exchange import Answered, Caller, Ending, Exchange, Question
+from anyport.gateway.parks import GATHER_SECONDS, HELD_LOGS_MAX, PARK_SECONDS_MAX, Parks
+from anyport.gateway.states import INVALID
+from anyport.protocol.exchange import Answered, Caller, Ending, Exchange, Log, Question
 from anyport.protocol.principal import Principal
+from anyport.protocol.seal import KEY_BYTES, Seal
 from anyport.wire.frame import Failure, Result
 from tests.gateway.fakes import MODERN, Asked, Later, caller
 
@@ -44,7 +46,7 @@ class Scene:
     def __init__(self, by: Caller | None = None) -> None:
         self.by = by or caller(None, MODERN)
         self.later = Later()
-        self.parks = Parks(self.later)
+        self.parks = Parks(Seal([bytes(KEY_BYTES)]), self.later)
         self.asked = Asked("tools/call", CALL, self.by)
         self.call = Call(self.asked.exchange)
         self.answers: list[Result | Failure] = []
@@ -88,7 +90,7 @@ def test_a_question_ends_the_request_and_not_the_call() -> None:
 
     assert shown["resultType"] == "input_required"
     assert shown["inputRequests"] == {
-        "q1": {"method": "elicitation/create", "params": {"message": "Who?"}}
+        "q1": {"method": "elicitation/create", "params": {"message": "Who?", "mode": "form"}}
     }
     assert scene.call.steps == ["rest"]
     assert len(scene.parks) == 1
@@ -158,6 +160,37 @@ def test_a_call_that_ends_meanwhile_is_told_to_whoever_comes_back() -> None:
     assert scene.answers == []
 
 
+def test_what_is_logged_meanwhile_is_told_to_whoever_comes_back() -> None:
+    scene = Scene(replace(caller(None, MODERN), log_level="info"))
+    scene.ask()
+    assert scene.parks.away("call-1") is None, "its client is still there"
+    shown = scene.gather()
+    park = scene.parks.away("call-1")
+    assert park is not None
+    logs = [Log(b'{"data":%d}' % number) for number in range(HELD_LOGS_MAX + 1)]
+    for log in logs:
+        park.log(log)
+
+    back = scene.back(shown)
+
+    assert back.told[:HELD_LOGS_MAX] == logs[1:]
+    assert scene.parks.away("call-1") is park, "it was asked again"
+    assert park.logs == ()
+
+
+def test_what_is_logged_meanwhile_is_not_told_to_one_who_comes_back_with_another_wish() -> None:
+    scene = Scene(replace(caller(None, MODERN), log_level="info"))
+    scene.ask()
+    shown = scene.gather()
+    park = scene.parks.away("call-1")
+    assert park is not None
+    park.log(Log(b"{}"))
+
+    back = scene.back(shown, by=replace(scene.by, log_level=None))
+
+    assert not [happening for happening in back.told if isinstance(happening, Log)]
+
+
 def test_a_question_that_is_withdrawn_at_once_is_not_shown() -> None:
     scene = Scene()
     scene.ask().withdraw()
@@ -190,7 +223,7 @@ def test_a_state_is_worth_nothing_for_another_call_and_is_not_used_up_by_it(
     scene.ask()
     shown = scene.gather()
 
-    assert "another call" in scene.back(shown, {"q1": DECLINED}, **changes).ending
+    assert scene.back(shown, {"q1": DECLINED}, **changes).ending == INVALID
     scene.back(shown, {"q1": DECLINED})
     assert scene.answered == [DECLINED]
 

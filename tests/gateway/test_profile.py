@@ -1,6 +1,8 @@
 """A view of some servers, and what changes in it."""
 
+from anyport.protocol.extension import APPS, SKILLS
 from anyport.protocol.method import Kind
+from anyport.routing.offers import Listing, Offer
 from tests.gateway.fakes import FakeServer, profile_of
 
 
@@ -74,3 +76,27 @@ def test_a_server_that_is_about_to_tell_what_it_offers_owns_the_names_that_begin
         assert profile.awaited_owner(name) is None
     late.offer(Kind.TOOLS, "add")
     assert profile.awaited_owner("my-docs__other") is None
+
+
+def test_its_extensions_are_those_of_its_servers_with_what_holds_for_all_of_them() -> None:
+    one, two = FakeServer("one"), FakeServer("two")
+    profile = profile_of(one, two)
+    assert profile.extensions == {}
+
+    one.listed, one.extensions = True, {SKILLS: b'{"directoryRead":true}'}
+    assert profile.extensions == {SKILLS: b"{}"}, "nothing is known of the other one"
+    two.listed = True
+    assert profile.extensions == {SKILLS: b'{"directoryRead":true}'}
+    two.extensions = {SKILLS: b"{}", APPS: b"{}"}
+    assert profile.extensions == {SKILLS: b"{}", APPS: b"{}"}
+    assert profile.catalog.view.settings("one", SKILLS) == b'{"directoryRead":true}'
+    assert profile.catalog.view.settings("one", APPS) is None
+
+
+def test_a_tool_with_a_view_makes_it_one_of_apps_whatever_its_server_declares() -> None:
+    server = FakeServer("s")
+    view = b'{"name":"dice","_meta":{"ui":{"resourceUri":"ui://dice"}}}'
+    server.listings[Kind.TOOLS] = Listing(offers=(Offer("dice", view),))
+
+    assert profile_of(server).extensions == {APPS: b"{}"}
+    assert profile_of(server, deny=("s/dice",)).extensions == {}

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from anyport.gateway.questions import OPEN_QUESTIONS_MAX, QUESTION_SECONDS_MAX, Questions
+from anyport.gateway.questions import (
+    OPEN_QUESTIONS_MAX,
+    QUESTION_SECONDS_MAX,
+    Audience,
+    Questions,
+    refusal_of,
+)
+from anyport.protocol.capability import client_capabilities
 from anyport.protocol.exchange import Answered, Exchange, NeedInput, Question
 from anyport.upstream.server import LeaseKey
 from anyport.wire.frame import Failure, Notification, Request, Result
@@ -20,12 +27,16 @@ class FakeWork:
 
     def __init__(self, open: list[Exchange]) -> None:
         self._open = open
+        self.of_task: Audience | None = None
 
     def open_exchanges(self, server: Any) -> list[Exchange]:
         return self._open
 
     def exchange_on(self, owner: str) -> Exchange | None:
         return next((exchange for exchange in self._open if exchange.lease == owner), None)
+
+    def audience(self, server: Any, line: Any, request: Request) -> Audience | None:
+        return self.of_task
 
     def may_ask(self, exchange: Exchange) -> bool:
         return True
@@ -241,3 +252,25 @@ def test_a_second_question_with_an_open_id_is_refused_and_the_first_unharmed() -
     assert refusal["id"] == 7
     assert refusal["error"]["code"] == -32600
     assert put_to(asked).open
+
+
+def test_by_which_name_a_server_knows_a_task_no_client_is_told() -> None:
+    """The call has become a task that the gateway waits for: to the client it is a call."""
+    scene = Scene()
+    asked = scene.call()
+    native = {"io.modelcontextprotocol/related-task": {"taskId": "native"}}
+
+    scene.ask("elicitation/create", {"message": "m", "_meta": {**native, "own": 1}})
+
+    (happening,) = asked.told
+    assert isinstance(happening, NeedInput)
+    assert json.loads(happening.question.params or b"") == {"message": "m", "_meta": {"own": 1}}
+
+
+@pytest.mark.parametrize("mode", [b'"url"', b'"\\u0075rl"'])
+def test_an_address_to_open_is_one_however_that_is_spelled(mode: bytes) -> None:
+    forms_only = client_capabilities(b'{"elicitation":{}}')
+    refusal = refusal_of(Request(b"1", "elicitation/create", b'{"mode":%b}' % mode), forms_only)
+
+    assert refusal is not None
+    assert b"by URL" in refusal

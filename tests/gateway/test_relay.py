@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from anyport.gateway.deadlines import LINGER_SECONDS
+from anyport.gateway.errand import Errand
 from anyport.gateway.relay import BROKE
 from anyport.protocol.errors import invalid_params
 from anyport.protocol.exchange import Answered, Failed
+from anyport.protocol.extension import SKILLS
 from anyport.protocol.method import Kind
+from anyport.upstream.connection import Call
 from tests.gateway.fakes import LEGACY, MODERN, caller
 from tests.gateway.scene import Scene
 
@@ -196,3 +199,45 @@ def test_only_the_first_ending_counts(scene: Scene) -> None:
 
     assert asked.ending == {}
     assert scene.statuses == ["success"]
+
+
+@pytest.mark.parametrize("method", ["skills/list", "skills/get", "resources/directory/read"])
+def test_a_method_of_an_extension_that_no_server_offers_does_not_exist(
+    scene: Scene, method: str
+) -> None:
+    asked = scene.begin(method, {"uri": "skill://tea/SKILL.md"})
+    assert asked.ending is None, "a server may turn out to have it"
+
+    (then,) = scene.desk.waiting
+    then()
+
+    assert asked.ending == f"Method not found: {method}"
+    assert not scene.desk.asked and not scene.server.channel.sent
+
+
+def test_a_method_of_an_extension_exists_once_a_server_offers_it(scene: Scene) -> None:
+    asked = scene.begin("skills/list", {})
+    scene.server.extensions = {SKILLS: b"{}"}
+    (then,) = scene.desk.waiting
+    then()
+    assert scene.desk.asked == ["skills/list"]
+
+    scene.begin("skills/get", {"uri": "skill://tea/SKILL.md"})
+    (sent,) = scene.server.channel.sent
+    assert (sent["method"], sent["params"]) == ("skills/get", {"uri": "skill://tea/SKILL.md"})
+    asked.exchange.cancel()
+    then()
+    assert scene.desk.asked == ["skills/list"]
+
+
+def test_of_all_that_a_server_works_on_one_is_what_it_was_asked_with_a_call(scene: Scene) -> None:
+    first, second = scene.begin(), scene.begin()
+    errands = [scene.deadlines.terms[asked.exchange] for asked in (first, second)]
+    assert all(isinstance(errand, Errand) for errand in errands)
+
+    assert scene.relay.open_exchanges(scene.server) == [first.exchange, second.exchange]
+    for asked, errand in zip((first, second), errands, strict=True):
+        assert isinstance(errand, Errand)
+        assert scene.relay.open_exchanges(scene.server, errand.call) == [asked.exchange]
+    strange = Call("tools/call", lambda _: None)
+    assert scene.relay.open_exchanges(scene.server, strange) == []

@@ -1,18 +1,22 @@
 """A modern server that needs to know more, and a legacy client that is asked."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from anyport.gateway.rounds import ROUNDS_MAX, inquire
+from anyport.gateway.rounds import WAITS_MAX, Rounds
+from anyport.gateway.states import ROUNDS_MAX, STATE_BYTES_MAX
 from anyport.protocol.back import Inquiry
 from anyport.protocol.exchange import Answered, Failed, NeedInput, Question
+from anyport.upstream.server import Server
 from anyport.wire.frame import Failure, Result
-from tests.gateway.fakes import Asked, FakeSession, caller
+from tests.gateway.fakes import Asked, FakeServer, FakeSession, caller
 
 FORM = ("elicitation/create", b'{"message":"Sure?"}')
 ROOTS = ("roots/list", None)
+URL = ("elicitation/create", b'{"mode":"url","url":"https://example.com/in","message":"In?"}')
 
 
 class Scene:
@@ -21,22 +25,33 @@ class Scene:
     def __init__(self, **capabilities: Any) -> None:
         declared = capabilities or {"elicitation": {}, "roots": {}}
         self.asked = Asked(by=caller(FakeSession("mine", declared)))
+        self.exchange = self.asked.exchange
+        self.server: Server = FakeServer("s")
         self.retried: list[dict[str, Any]] = []
         self.failed: list[str] = []
+        self.delays: list[float] = []
+        self._rounds = Rounds(self)
 
     def inquire(self, state: bytes | None = None, **requests: Any) -> None:
         inquiry = Inquiry(requests=requests, state=state)
-        inquire(self.asked.exchange, inquiry, b'{"name":"x"}', self._retry, self._fail)
+        self._rounds.inquire(inquiry, b'{"name":"x"}')
+
+    def done(self) -> None:
+        self._rounds.done()
 
     @property
     def questions(self) -> list[Question]:
         return [h.question for h in self.asked.told if isinstance(h, NeedInput)]
 
-    def _retry(self, params: bytes) -> None:
+    def ask(self, params: bytes) -> None:
         self.retried.append(json.loads(params))
 
-    def _fail(self, ending: Failed) -> None:
+    def fail(self, ending: Failed) -> None:
         self.failed.append(ending.fault.message)
+
+    def later(self, seconds: float, act: Callable[[], None]) -> None:
+        self.delays.append(seconds)
+        act()
 
 
 def test_the_request_is_made_again_when_everything_is_answered() -> None:
@@ -62,7 +77,77 @@ def test_a_server_that_only_wants_to_be_asked_again_is() -> None:
     scene = Scene()
     scene.inquire(b'"state"')
 
-    assert scene.retried == [{"name": "x", "inputResponses": {}, "requestState": "state"}]
+    assert scene.retried == [{"name": "x", "requestState": "state"}]
+
+
+def test_a_server_that_wants_to_be_asked_again_and_again_is_asked_ever_more_slowly() -> None:
+    scene = Scene()
+    for _ in range(WAITS_MAX + 1):
+        scene.inquire(b'"state"')
+
+    assert scene.delays == sorted(scene.delays)
+    assert 500 < sum(scene.delays) < 700
+    assert len(scene.retried) == WAITS_MAX
+    assert scene.failed == [f"The server asked more than {ROUNDS_MAX} times without answering"]
+
+
+def test_an_address_that_somebody_agreed_to_open_is_not_asked_about_again() -> None:
+    scene = Scene(elicitation={"url": {}})
+    scene.inquire(b'"1"', open=URL)
+    scene.questions[0].answer(Result(b"1", b'{"action":"accept"}'))
+    scene.inquire(b'"2"', open=URL, form=FORM)
+    assert [question.method for question in scene.questions[1:]] == [FORM[0]]
+    scene.questions[1].answer(Result(b"2", b'{"action":"decline"}'))
+    scene.inquire(b'"3"', open=URL)
+
+    agreed = {"open": {"action": "accept"}}
+    assert [each["inputResponses"] for each in scene.retried] == [
+        agreed,
+        agreed | {"form": {"action": "decline"}},
+        agreed,
+    ]
+    assert len(scene.questions) == 2
+
+
+def test_the_client_is_told_when_the_address_has_been_opened() -> None:
+    scene = Scene(elicitation={"url": {}})
+    session = scene.exchange.caller.session
+    assert isinstance(session, FakeSession)
+    scene.inquire(open=URL, other=(URL[0], URL[1].replace(b"/in", b"/out")))
+    first, second = scene.questions
+    first.answer(Result(b"1", b'{"action":"accept"}'))
+    second.answer(Result(b"2", b'{"action":"decline"}'))
+    assert session.notified == []
+
+    scene.done()
+
+    ((method, params),) = session.notified
+    assert method == "notifications/elicitation/complete"
+    assert len(params["elicitationId"]) > 8
+
+
+def test_an_address_that_nobody_agreed_to_open_is_asked_about_again() -> None:
+    scene = Scene(elicitation={"url": {}})
+    scene.inquire(open=URL)
+    scene.questions[0].answer(Result(b"1", b'{"action":"decline"}'))
+    scene.inquire(open=URL)
+
+    assert len(scene.questions) == 2
+
+
+def test_an_address_that_is_none_to_open_fails_the_call() -> None:
+    scene = Scene(elicitation={"url": {}})
+    scene.inquire(open=("elicitation/create", b'{"mode":"url","url":"file:///etc/passwd"}'))
+
+    assert scene.questions == []
+    assert "it is no web address" in scene.failed[0]
+
+
+def test_a_state_too_large_to_travel_fails_the_call() -> None:
+    scene = Scene()
+    scene.inquire(b'"' + b"x" * STATE_BYTES_MAX + b'"', form=FORM)
+
+    assert scene.failed == ["The server gave a state of more than 64 KiB to come back with"]
 
 
 @pytest.mark.parametrize(("code", "action"), [(-1, "decline"), (-32000, "cancel")])
@@ -99,7 +184,9 @@ def test_nothing_is_asked_that_the_client_does_not_offer() -> None:
 def test_a_server_that_never_stops_asking_is_stopped() -> None:
     scene = Scene()
     for _ in range(ROUNDS_MAX + 1):
-        scene.inquire()
+        scene.inquire(form=FORM)
+        if scene.questions[-1].open:
+            scene.questions[-1].answer(Result(b"1", b'{"action":"cancel"}'))
 
     assert len(scene.retried) == ROUNDS_MAX
     assert scene.failed == [f"The server asked more than {ROUNDS_MAX} times without answering"]

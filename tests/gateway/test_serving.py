@@ -32,7 +32,9 @@ def play(path: Path, scene: Scene, *profiles: str, **gateway: Any) -> list[str]:
 
     async def whole() -> None:
         async with asyncio.timeout(DEADLINE_SECONDS), Gateway(config, path, sole=False) as made:
-            ingress = http_ingress(made, path, "127.0.0.1", warned.append)
+            if made.keys_warning is not None:
+                warned.append(made.keys_warning)
+            ingress = http_ingress(made, "127.0.0.1")
             address = await ingress.listen("127.0.0.1", 0)
             try:
                 await scene(made, address)

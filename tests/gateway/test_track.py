@@ -190,6 +190,8 @@ PARAMS = [
 MEMBERS = [
     b'"content":[]',
     b'"content":[{"type":"text","text":"\\u00e9 \xc3\xa9"}]',
+    b'"content":[{"type":"chart","points":[1]}]',
+    b'"content":[{"type":"image","data":""},{ "type" : "text","text":"" }]',
     b'"resultType":"complete"',
     b'"resultType":"input_required"',
     b'"isError":true',
@@ -270,9 +272,15 @@ ABOUTS = {
 REPORTS = [
     b'{"progressToken":TOKEN,"progress":1,"total":2,"message":"half"}',
     b'{"progressToken":TOKEN,"progress":1.50}',
-    b'{"progressToken": TOKEN, "progress": 1}',
+    b'{"progressToken":TOKEN,"progress":{"label":"an object","percentage":50}}',
+    b'{"progressToken": TOKEN, "progress": 2}',
+    b'{"progress":3,"progressToken":TOKEN}',
+    b'{"progressToken":99,"progress":4}',
+]
+STALE_REPORTS = [
+    b'{"progressToken":TOKEN,"progress":1.5}',
+    b'{"progressToken":TOKEN,"progress":0}',
     b'{"progress":1,"progressToken":TOKEN}',
-    b'{"progressToken":99,"progress":1}',
 ]
 
 
@@ -298,7 +306,7 @@ def test_progress_on_the_track_is_told_as_it_is_beside_it(
         frame = json.loads(client.frames[-1])
         assert frame["params"]["_meta"].pop("progressToken") == frame["id"]
         sent.append(client.frames[-1])
-        for report in REPORTS:
+        for report in (*REPORTS[:2], *STALE_REPORTS, *REPORTS[2:], *STALE_REPORTS):
             client.progress(report)
         client.hear(plain_result(client.scene))
         told.append(client.wire.frames)

@@ -17,7 +17,12 @@ from tests.journeys.web import ACCEPT, EVENTS, JSON, Answer, Field, Site, ask, s
 LEGACY: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN: Final = "2026-07-28"
 META: Final = "io.modelcontextprotocol/"
-NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
+}
 KINDS: Final = ("stdio-new", "stdio-old", "http-new", "http-old", "older")
 """The servers of `every_kind`, save `json`, which is legacy and never opens a stream."""
 

@@ -297,7 +297,7 @@ def test_a_server_cannot_ask_for_what_this_request_did_not_declare(
     for _, answer in (told[0], told[3]):
         assert answer["result"]["resultType"] == "input_required"
         assert answer["result"]["inputRequests"] == asks["inputRequests"]
-        assert answer["result"]["requestState"] == "s"
+        assert answer["result"]["requestState"] not in ("", "s"), "it is bound to the caller"
         assert not {"ttlMs", "cacheScope"} & answer["result"].keys()
     errors = [told[n][1]["error"] for n in (1, 2)]
     assert [error["code"] for error in errors] == [-32021, -32021]

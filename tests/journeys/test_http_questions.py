@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tests.harness import Message
-from tests.journeys.clients import KINDS, Session
+from tests.journeys.clients import KINDS, Session, request
 from tests.journeys.scripting import said
-from tests.journeys.web import Site
+from tests.journeys.web import JSON, Site
 
 ABLE: Message = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
 SAMPLED: Message = {
@@ -81,3 +81,17 @@ def test_an_answer_to_nothing_is_taken_and_dropped(site: Site) -> None:
     session.reply({"id": 99}, {})
     session.reply({"id": "nobody"}, {})
     assert session.request("ping")["result"] == {}
+
+
+@pytest.mark.parametrize("server", KINDS)
+def test_a_server_is_told_at_once_that_a_client_without_streams_cannot_be_asked(
+    site: Site, server: str
+) -> None:
+    session = Session(site, capabilities=ABLE)
+    message = request("tools/call", {"name": f"{server}__elicit", "arguments": {}})
+    fields = [("Content-Type", JSON), ("Accept", JSON), *session.fields]
+
+    answer = session.site.send("POST", json.dumps(message).encode(), fields)
+
+    assert answer.status == 200
+    assert "result" in answer.ending(), "the tool says what it makes of that"

@@ -174,7 +174,9 @@ def test_older_clients_get_newer_content_in_kinds_they_know(tmp_path: Path) -> N
     with serving(tmp_path, {"only": server.command}) as site:
         for revision, expected in zip(LEGACY, kinds, strict=True):
             told = Session(site, revision).call("new")["result"]
-            assert [block["type"] for block in told["content"]] == expected, revision
+            *blocks, value = told["content"]
+            assert [block["type"] for block in blocks] == expected, revision
+            assert value == {"type": "text", "text": "[1]"}
             assert "structuredContent" not in told
         assert Modern(site).call("new")["result"]["structuredContent"] == [1]
 

@@ -210,7 +210,8 @@ def test_a_legacy_server_may_ask_during_a_modern_call(tmp_path: Path) -> None:
         asked = opened.modern("tools/call", {"name": "ask"}, **asks)["result"]
         assert asked["resultType"] == "input_required"
         ((key, put),) = asked["inputRequests"].items()
-        assert put == {"method": "elicitation/create", "params": {"message": "?"}}
+        params = {"message": "?", "mode": "form"}
+        assert put == {"method": "elicitation/create", "params": params}
         responses = {key: {"action": "decline"}}
         back = {"inputResponses": responses, "requestState": asked["requestState"]}
         assert said(opened.modern("tools/call", {"name": "ask", **back}, **asks)) == "went on"

@@ -124,7 +124,8 @@ def test_older_clients_get_newer_content_in_kinds_they_know(tmp_path: Path) -> N
         ):
             client.initialize(revision)
             told = client.call("new")["result"]
-            assert [block["type"] for block in told["content"]] == kinds, revision
+            assert [block["type"] for block in told["content"]] == [*kinds, "text"], revision
+            assert told["content"][-1]["text"] == "[1]"
             assert "structuredContent" not in told
 
 

@@ -35,6 +35,8 @@ Json = dict[str, Any]
 class Wire:
     """Keeps the frames that were sent."""
 
+    mute = False
+
     def __init__(self) -> None:
         self.frames: list[bytes] = []
         self.codes: list[int | None] = []

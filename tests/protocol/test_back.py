@@ -17,6 +17,7 @@ from anyport.protocol.back import (
 )
 from anyport.protocol.capability import ClientCapabilities, client_capabilities
 from anyport.protocol.exchange import Answered, Caller, Ending, Failed
+from anyport.protocol.extension import APPS, SKILLS, TASKS
 from anyport.protocol.revision import REVISIONS
 from anyport.protocol.shape import read_shape
 from anyport.wire import members
@@ -87,6 +88,23 @@ def test_a_legacy_servers_result_is_every_clients_result() -> None:
     assert answered(LegacyBack(), b'{"a":1}', caller()) == b'{"a":1}'
 
 
+@pytest.mark.parametrize("member", [b'"resultType":"x"', b'"ttlMs":5', b'"cacheScope":"public"'])
+def test_no_legacy_client_is_told_what_only_modern_results_say_of_themselves(
+    member: bytes,
+) -> None:
+    result = b'{"a":1,%b}' % member
+
+    assert answered(LegacyBack(), result, caller()) == b'{"a":1}'
+    assert answered(LegacyBack(), result, caller("2026-07-28")) == result
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_a_legacy_server_that_answers_with_questions_has_not_answered(revision: str) -> None:
+    result = b'{"resultType":"input_required","inputRequests":{},"requestState":"s"}'
+
+    assert isinstance(ended(LegacyBack(), result, caller(revision)), Failed)
+
+
 def test_a_modern_server_gets_the_envelope_of_this_hop_and_the_vendors_keys() -> None:
     by = caller("2026-07-28", capabilities=declared(b'{"sampling":{}}'), log_level="info")
     theirs = {**META, PREFIX + "clientInfo": {"name": "theirs"}, **VENDOR}
@@ -112,6 +130,30 @@ def test_extensions_are_not_declared_by_a_gateway_that_does_not_know_them() -> N
     assert envelope(MODERN, by)[PREFIX + "clientCapabilities"] == {"roots": {}}
 
 
+@pytest.mark.parametrize("session", [True, False])
+def test_a_server_is_told_of_the_clients_extensions_that_it_offers_too(session: bool) -> None:
+    raw = b'{"extensions":{"%b":{"n":1},"%b":{},"a/b":{}},"roots":{}}' % (
+        APPS.encode(),
+        SKILLS.encode(),
+    )
+    by = in_session(raw) if session else caller("2026-07-28", capabilities=declared(raw))
+    skilled = back_for(REVISIONS["2026-07-28"], CLIENT, [SKILLS])
+    assert isinstance(skilled, ModernBack)
+
+    for back, extensions in ((MODERN, {APPS: {"n": 1}}), (skilled, {APPS: {"n": 1}, SKILLS: {}})):
+        told = envelope(back, by)[PREFIX + "clientCapabilities"]
+        assert told == {"extensions": extensions, "roots": {}}
+
+
+def test_a_session_cannot_declare_tasks_as_an_extension() -> None:
+    back = back_for(REVISIONS["2026-07-28"], CLIENT, [TASKS])
+    assert isinstance(back, ModernBack)
+
+    told = envelope(back, in_session(b'{"extensions":{"%b":{}}}' % TASKS.encode()))
+
+    assert told[PREFIX + "clientCapabilities"] == {}
+
+
 @pytest.mark.parametrize(
     ("raw", "told"),
     [
@@ -120,7 +162,7 @@ def test_extensions_are_not_declared_by_a_gateway_that_does_not_know_them() -> N
         (b'{"elicitation":{}}', {"elicitation": {}}),
         (
             b'{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}}}',
-            {"sampling": {}, "elicitation": {"form": {}, "url": {}}},
+            {"sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}},
         ),
     ],
 )

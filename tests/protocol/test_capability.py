@@ -1,5 +1,6 @@
 """What a client declared is read and kept; what the gateway declares depends on nothing."""
 
+import msgspec
 import pytest
 
 from anyport.protocol.capability import (
@@ -9,6 +10,7 @@ from anyport.protocol.capability import (
     gateway_capabilities,
     lacking,
 )
+from anyport.protocol.extension import APPS, TASKS
 from anyport.protocol.revision import REVISIONS
 
 
@@ -67,6 +69,17 @@ def test_the_gateway_declares_all_that_it_can_serve() -> None:
         "tools": {"listChanged": True},
         "completions": {},
     }
+
+
+def test_extensions_are_declared_if_there_are_any_in_the_eras_that_have_them() -> None:
+    offered = {APPS: b'{"n":1.0}', TASKS: b"{}"}
+
+    modern = gateway_capabilities(REVISIONS["2026-07-28"], offered)["extensions"]
+    legacy = gateway_capabilities(REVISIONS["2024-11-05"], offered)["extensions"]
+
+    assert modern == {APPS: msgspec.Raw(b'{"n":1.0}'), TASKS: msgspec.Raw(b"{}")}
+    assert legacy == {APPS: msgspec.Raw(b'{"n":1.0}')}
+    assert "extensions" not in gateway_capabilities(REVISIONS["2024-11-05"], {TASKS: b"{}"})
 
 
 def test_the_first_revision_has_no_word_for_completions() -> None:

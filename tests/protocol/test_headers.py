@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anyport.protocol.headers import (
+    NAMED_BY,
     NO_ANNOTATIONS,
     annotations,
     decode_value,
@@ -230,3 +231,9 @@ def test_fields_that_contradict_the_arguments_are_told(
 
     assert told is not None
     assert words in told
+
+
+def test_the_methods_of_an_extension_are_named_as_it_says() -> None:
+    assert NAMED_BY["tasks/get"] == "taskId"
+    assert NAMED_BY["resources/read"] == "uri"
+    assert not {"skills/get", "resources/directory/read", "tools/list"} & NAMED_BY.keys()

@@ -306,3 +306,38 @@ def test_nobody_waits_for_the_answers_of_a_client_that_says_no_more() -> None:
         == {"code": -32000, "message": "The client has disconnected"}
     )
     assert wire.take() == []
+
+
+def test_a_client_without_a_session_is_told_results_in_the_words_of_its_revision() -> None:
+    wire = Wire()
+    made, _ = exchange(by=caller("2025-03-26"), teller=wire)
+
+    tell_legacy(made, Answered(b'{"content":[{"type":"resource_link","uri":"a:b"}]}'))
+
+    assert wire.take_one()["result"] == {"content": [{"type": "text", "text": "a:b"}]}
+
+
+def test_a_question_is_asked_in_the_words_of_the_sessions_revision_or_refused() -> None:
+    wire = Wire()
+    session = session_on(wire, "2025-06-18")
+    form = Asked(params=b'{"mode":"form","message":"m"}')
+    address = Asked(params=b'{"mode":"url","message":"m","url":"https://e.com"}')
+
+    session.ask(form.question)
+    session.ask(address.question)
+
+    assert wire.take_one()["params"] == {"message": "m"}
+    assert address.error["code"] == -32602
+    assert "2025-06-18" in address.error["message"]
+
+
+def test_progress_that_does_not_rise_is_not_told() -> None:
+    wire = Wire()
+    made, _ = exchange(teller=wire)
+    made.progress_token = b"7"
+
+    for progress in ("1", "2.5", "2.5", "1", '{"percentage":50}', '{"percentage":50}', "3"):
+        tell_legacy(made, Progress(f'{{"progressToken":99,"progress":{progress}}}'.encode()))
+
+    told = [frame["params"]["progress"] for frame in wire.take()]
+    assert told == [1, 2.5, {"percentage": 50}, {"percentage": 50}, 3]

@@ -32,13 +32,19 @@ HANDSHAKE_ERA = {
     "resources/unsubscribe",
 }
 MODERN_ERA = {"server/discover", "subscriptions/listen"}
+SKILLS_METHODS = {"skills/list", "skills/get", "resources/directory/read"}
+TASKS_METHODS: dict[str, set[str]] = {
+    **{name: set() for name in REVISIONS},
+    "2025-11-25": {"tasks/get", "tasks/cancel", "tasks/result", "tasks/list"},
+    "2026-07-28": {"tasks/get", "tasks/cancel", "tasks/update"},
+}
 
 
 @pytest.mark.parametrize("revision", LEGACY, ids=lambda revision: revision.name)
 def test_a_legacy_revision_has_the_methods_of_the_handshake_era(revision: Revision) -> None:
     found = {name for name in METHODS if find_method(name, revision)}
 
-    assert found == SHARED | HANDSHAKE_ERA
+    assert found == SHARED | HANDSHAKE_ERA | SKILLS_METHODS | TASKS_METHODS[revision.name]
 
 
 @pytest.mark.parametrize("revision", MODERN, ids=lambda revision: revision.name)
@@ -47,13 +53,11 @@ def test_a_modern_revision_has_lost_the_handshake_and_what_it_remembered(
 ) -> None:
     found = {name for name in METHODS if find_method(name, revision)}
 
-    assert found == SHARED | MODERN_ERA
+    assert found == SHARED | MODERN_ERA | SKILLS_METHODS | TASKS_METHODS[revision.name]
 
 
 @pytest.mark.parametrize("revision", REVISIONS.values(), ids=lambda revision: revision.name)
-@pytest.mark.parametrize(
-    "name", ["", "tools", "Tools/list", "tools/list ", "tasks/result", "tasks/list", "roots/list"]
-)
+@pytest.mark.parametrize("name", ["", "tools", "Tools/list", "tools/list ", "tasks", "roots/list"])
 def test_a_method_that_clients_may_not_send_does_not_exist(name: str, revision: Revision) -> None:
     assert find_method(name, revision) is None
 
@@ -68,6 +72,7 @@ def test_every_kind_of_offer_has_its_list_and_its_news_of_change() -> None:
         Kind.RESOURCES: "resources/list",
         Kind.TEMPLATES: "resources/templates/list",
         Kind.PROMPTS: "prompts/list",
+        Kind.SKILLS: "skills/list",
     }
     assert CHANGES[Kind.TEMPLATES] == CHANGES[Kind.RESOURCES]
     assert set(CHANGES) == set(Kind)

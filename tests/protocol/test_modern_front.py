@@ -207,3 +207,20 @@ def test_a_modern_client_is_never_sent_a_request() -> None:
 
     assert told("tools/call", NeedInput(asked.question)) == []
     assert asked.error == {"code": -32601, "message": "The client does not answer roots/list"}
+
+
+@pytest.mark.parametrize(("method", "code"), [("resources/read", -32602), ("tools/call", -32002)])
+def test_a_resource_that_a_legacy_server_has_not_got_makes_the_params_invalid(
+    method: str, code: int
+) -> None:
+    (frame,) = told(method, Refused(b'{"code":-32002,"message":"m","data":{"a":1}}'))
+
+    assert frame["error"] == {"code": code, "message": "m", "data": {"a": 1}}
+
+
+def test_the_task_of_a_session_is_not_told_to_who_has_none() -> None:
+    own = b'{"content":[],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"},"v":1}}'
+
+    (frame,) = told("tools/call", Answered(own))
+
+    assert frame["result"]["_meta"] == {SERVER: json.loads(IDENTITY), "v": 1}

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from anyport.config.schema import ServerConfig
 from anyport.protocol.revision import Era
 from anyport.upstream.connection import Connection
 from anyport.upstream.server import SHARED, LeaseKey
 from anyport.upstream.tender import State
-from tests.upstream.fakes import Script, legacy, modern, until
+from tests.upstream.fakes import Script, legacy, modern, offers, run, silent, until
 from tests.upstream.recorded import CONFIG, MINE, Scene, play
+from tests.upstream.web import Heard, Reply, Web
 
 ASKABLE = LeaseKey(owner="asked", capabilities=b'{"roots":{}}', interactive=True)
 
@@ -73,6 +75,54 @@ def test_a_server_that_refuses_the_handshake_is_not_asked_for_it_again() -> None
         return at
 
     play(scene)
+
+
+def test_a_tool_that_appears_in_the_process_of_one_session_is_listed() -> None:
+    async def scene() -> Scene:
+        at = Scene(both(tools__list=offers("a")), both(tools__list=offers("a", "b")))
+        at.server.open(SHARED)
+        await at.listed()
+        given: list[Connection | str] = []
+        at.server.lease(ASKABLE, given.append)
+        await until(lambda: len(given) == 1)
+        assert at.tools == ["a"]
+
+        at.warden.servers[1].say(method="notifications/tools/list_changed")
+        await until(lambda: len(at.later) > 0)
+        for _, act in at.later:
+            act()
+        await until(lambda: at.tools == ["a", "b"])
+        return at
+
+    play(scene)
+
+
+def test_a_server_behind_a_url_that_keeps_no_session_is_spoken_to_as_a_modern_one() -> None:
+    def site(heard: Heard, reply: Reply) -> None:
+        if heard.method == "subscriptions/listen":
+            reply.stream()
+        else:
+            # It says yes to both eras, and gives no session.
+            both = {"supportedVersions": ["2026-07-28"], "protocolVersion": "2025-11-25"}
+            reply.json({"id": heard.id, "result": {**both, "capabilities": {}, "serverInfo": {}}})
+
+    async def whole() -> None:
+        async with Web(site) as web:
+            config = ServerConfig(slug="s", name="s", url=web.url, timeout_seconds=5.0)
+            at = Scene(silent, config=config)
+            at.server.open(SHARED)
+            await at.listed()
+            given: list[Connection | str] = []
+
+            at.server.lease(ASKABLE, given.append)
+            await until(lambda: len(given) == 1)
+            at.server.lease(replace(ASKABLE, owner="another"), given.append)
+
+            assert given == [at.server.main and at.server.main.connection] * 2
+            assert [heard.method for heard in web.heard].count("initialize") == 1
+            await at.server.stop()
+
+    run(whole)
 
 
 @pytest.mark.parametrize("protocol", ["modern", "2026-07-28"])

@@ -10,12 +10,14 @@ from anyport.upstream.connection import (
     WAITING_CALLS_MAX,
     Answer,
     Call,
+    Connection,
+    Hearer,
     Lost,
     bounds_for,
 )
 from anyport.wire.frame import Failure, Result
 from anyport.wire.framing import Overlong
-from tests.upstream.fakes import LEGACY, connected, peer_of, say
+from tests.upstream.fakes import LEGACY, FakeChannel, connected, peer_of, say
 
 
 def test_each_request_has_an_id_of_its_own_and_gets_its_own_answer() -> None:
@@ -149,6 +151,25 @@ def test_progress_reaches_the_call_it_belongs_to() -> None:
     assert connection.stray_count == 5
 
 
+def test_of_a_call_that_was_answered_progress_is_heard_as_long_as_somebody_wants_to() -> None:
+    connection, _, _ = connected(LEGACY)
+    heard: list[bytes] = []
+    call = connection.call("tools/call", b"{}", lambda _: None, heard.extend)
+    assert isinstance(call, Call)
+
+    def report() -> None:
+        say(connection, method="notifications/progress", params={"progressToken": 1})
+
+    stop = connection.hear(call)
+    say(connection, id=1, result={})
+    report()
+    assert len(heard) == 1
+    stop()
+    stop()
+    report()
+    assert (len(heard), connection.stray_count) == (1, 1)
+
+
 def test_requests_and_notifications_of_the_server_are_heard() -> None:
     connection, channel, ear = connected()
     say(connection, id="q", method="roots/list")
@@ -222,3 +243,22 @@ def test_a_peer_offers_what_it_declared() -> None:
 
 def test_the_size_of_messages_can_be_set_for_a_server() -> None:
     assert bounds_for(123).bytes_max == 123
+
+
+def test_whoever_hears_of_something_can_tell_with_which_call_it_came() -> None:
+    about: list[Call | None] = []
+    hearer = Hearer(
+        on_request=lambda _: about.append(connection.about),
+        on_notification=lambda _: about.append(connection.about),
+        on_end=lambda: None,
+    )
+    connection = Connection(FakeChannel(), hearer, bounds_for(1000))
+    call = connection.call("a", None, lambda _: None)
+    assert isinstance(call, Call)
+
+    connection.receive(b'{"jsonrpc":"2.0","method":"notifications/message"}', call)
+    connection.receive(b'{"jsonrpc":"2.0","id":7,"method":"roots/list"}', call)
+    connection.receive(b'{"jsonrpc":"2.0","method":"notifications/message"}')
+
+    assert about == [call, call, None]
+    assert connection.about is None

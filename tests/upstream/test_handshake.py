@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from anyport.protocol.back import ModernBack
+from anyport.protocol.extension import SKILLS
 from anyport.upstream import handshake
 from anyport.upstream.connection import Call, Connection, Peer
 from anyport.upstream.handshake import Died, HandshakeFailed, Introduction, ask, shake_hands
@@ -232,3 +234,19 @@ def test_asking_a_server_that_is_gone_gives_its_loss_at_once() -> None:
         assert await ask(channel.connection, "ping", None) == channel.connection.lost
 
     run(play)
+
+
+@pytest.mark.parametrize("name", ["server/discover", "initialize"])
+def test_of_the_extensions_a_server_declares_those_are_kept_that_are_known(name: str) -> None:
+    told = {
+        "protocolVersion": "2025-11-25",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {"extensions": {SKILLS: {"directoryRead": True}, "com.example/own": {}}},
+    }
+    script = answering(name, result=told)
+
+    peer, _ = greet(script, "modern" if name == "server/discover" else "legacy")
+
+    assert peer.extensions == {SKILLS: b'{"directoryRead": true}'}
+    if isinstance(peer.back, ModernBack):
+        assert peer.back.extensions == {SKILLS}

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from anyport.config.schema import ServerConfig
+from anyport.protocol.extension import SKILLS
 from anyport.protocol.method import Kind
 from anyport.upstream.connection import Connection
-from anyport.upstream.server import RELIST_SECONDS_MIN, SHARED
+from anyport.upstream.lists import RELIST_SECONDS_MIN
+from anyport.upstream.server import SHARED
 from anyport.upstream.tender import State
 from tests.upstream.fakes import legacy, modern, offers, silent, until
 from tests.upstream.recorded import CONFIG, MINE, Scene, play
@@ -250,6 +252,29 @@ def test_without_any_connection_there_is_none_for_what_concerns_all() -> None:
         at.server.lease_main(given.append)
         await until(lambda: len(given) == 2)
         assert isinstance(given[1], Connection)
+        return at
+
+    play(scene)
+
+
+def test_what_it_offers_of_extensions_is_known_and_stays_known_when_it_is_down() -> None:
+    def skilled(message: dict[str, Any]) -> list[dict[str, Any]]:
+        answers = legacy(skills__list={"skills": [{"uri": "skill://a/SKILL.md"}]})(message)
+        if message.get("method") == "initialize":
+            answers[0]["result"]["capabilities"]["extensions"] = {SKILLS: {}, "x": {}}
+        return answers
+
+    async def scene() -> Scene:
+        at = Scene(skilled)
+        at.server.open(SHARED)
+        await at.listed()
+
+        assert at.server.extensions == {SKILLS: b"{}"}
+        listing = at.server.listings[Kind.SKILLS]
+        assert [offer.native for offer in listing.offers] == ["skill://a/SKILL.md"]
+        at.warden.servers[0].die()
+        await until(lambda: at.count("failed") > 0)
+        assert at.server.extensions == {SKILLS: b"{}"}
         return at
 
     play(scene)

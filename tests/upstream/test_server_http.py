@@ -6,7 +6,8 @@ from typing import Any
 
 from anyport.config.schema import ServerConfig
 from anyport.protocol.method import Kind
-from anyport.upstream.server import RELIST_SECONDS_MIN, SHARED
+from anyport.upstream.lists import RELIST_SECONDS_MIN
+from anyport.upstream.server import SHARED
 from anyport.upstream.tender import State
 from anyport.wire.frame import Result
 from tests.upstream.fakes import offers, run, silent, until
@@ -100,7 +101,7 @@ def test_after_a_lost_subscription_anything_may_have_changed() -> None:
             reply.json({"id": heard.id, "result": offers("a")})
 
     async def scene(web: Web, at: Scene) -> None:
-        at.server.watch(frozenset({"file:///a"}))
+        at.server.watch(frozenset({"file:///a"}), frozenset(), lambda: lambda: None)
         await until(lambda: len(streams) == 2)
         streams[1].cut()
         await until(lambda: bool(at.later))

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 
+import pytest
+
+from anyport.protocol.method import Kind
 from anyport.upstream.connection import Connection, Lost
 from anyport.upstream.watch import LISTEN_AGAIN_SECONDS, Ticking, Watch
 from tests.upstream.fakes import MODERN, FakeChannel, connected, peer_of, say
@@ -36,15 +39,76 @@ def wishes(channel: FakeChannel) -> list[object]:
     return told
 
 
+def acknowledging(number: int) -> bytes:
+    about = b'{"io.modelcontextprotocol/subscriptionId":%d}' % number
+    return b'{"notifications":{"toolsListChanged":true},"_meta":%b}' % about
+
+
 def test_a_change_opens_a_new_subscription_before_the_old_one_is_ended() -> None:
     connection, channel, _ = connected(MODERN)
     watch = watching(connection)
 
     watch.follow(frozenset())
     watch.follow(frozenset())
+    watch.acknowledged(acknowledging(1))
     watch.follow(frozenset({"b:", "a:"}))
 
+    assert wishes(channel) == [None, ["a:", "b:"]]
+    watch.acknowledged(acknowledging(1))
+    assert wishes(channel) == [None, ["a:", "b:"]], "that was the old one"
+    watch.acknowledged(acknowledging(2))
     assert wishes(channel) == [None, ["a:", "b:"], ("ended", 1)]
+
+
+def test_a_server_that_acknowledges_nothing_has_one_subscription_at_a_time() -> None:
+    connection, channel, _ = connected(MODERN)
+    watch = watching(connection)
+
+    for uri in ("a:", "b:"):
+        watch.follow(frozenset({uri}))
+
+    assert wishes(channel) == [["a:"], ("ended", 1), ["b:"]]
+
+
+def test_whoever_waits_goes_on_when_the_server_has_acknowledged() -> None:
+    connection, _, _ = connected(MODERN)
+    watch = watching(connection)
+    heard: list[str] = []
+
+    watch.follow(frozenset({"a:"}), frozenset(), lambda: heard.append("first"))
+    watch.follow(frozenset({"a:"}), frozenset(), lambda: heard.append("second"))
+    assert heard == []
+    watch.acknowledged(acknowledging(1))
+    watch.follow(frozenset({"a:"}), frozenset(), lambda: heard.append("third"))
+
+    assert heard == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize("how", ["refused", "stopped", "gone"])
+def test_whoever_waits_goes_on_when_the_server_never_will(how: str) -> None:
+    connection, _, _ = connected(MODERN)
+    watch = watching(connection)
+    heard: list[str] = []
+    if how == "gone":
+        connection.end("gone")
+    watch.follow(frozenset({"a:"}), frozenset(), lambda: heard.append("on"))
+
+    if how == "refused":
+        say(connection, id=1, error={"code": -32601, "message": "no"})
+    watch.stop()
+
+    assert heard == ["on"]
+
+
+def test_tasks_are_listened_for_by_one_who_takes_them() -> None:
+    connection, channel, _ = connected(MODERN)
+
+    watching(connection).follow(frozenset(), frozenset({"t2", "t1"}))
+
+    params = channel.sent[0]["params"]
+    assert params["notifications"]["taskIds"] == ["t1", "t2"]
+    declared = params["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+    assert declared == {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 
 
 def test_a_subscription_that_ended_in_good_order_is_opened_again_after_a_while() -> None:
@@ -59,6 +123,35 @@ def test_a_subscription_that_ended_in_good_order_is_opened_again_after_a_while()
 
     assert seconds == LISTEN_AGAIN_SECONDS
     assert wishes(channel) == [["a:"], ["a:"]]
+    assert later.gaps == [frozenset({"a:"})], "for a while nobody would have been told"
+
+
+def test_what_the_server_will_tell_is_what_it_has_acknowledged() -> None:
+    connection, channel, _ = connected(MODERN)
+    watch = watching(connection)
+    watch.follow(frozenset())
+    assert not watch.hears(Kind.TOOLS)
+
+    watch.acknowledged(b'{"notifications":{"toolsListChanged":true,"promptsListChanged":false}}')
+    assert {kind for kind in Kind if watch.hears(kind)} == {Kind.TOOLS}
+    watch.acknowledged(b'{"notifications":{"resourcesListChanged":true}}')
+    resources = {Kind.RESOURCES, Kind.TEMPLATES, Kind.SKILLS}
+    assert {kind for kind in Kind if watch.hears(kind)} == resources
+
+    connection.settle(channel.calls[-1], Lost("cut"))
+    assert not watch.hears(Kind.RESOURCES)
+
+
+@pytest.mark.parametrize("params", [None, b"{}", b"[]", b'{"notifications":7}'])
+def test_an_acknowledgement_of_nothing_changes_nothing(params: bytes | None) -> None:
+    connection, _, _ = connected(MODERN)
+    watch = watching(connection)
+    watch.follow(frozenset())
+    watch.acknowledged(b'{"notifications":{"toolsListChanged":true}}')
+
+    watch.acknowledged(params)
+
+    assert watch.hears(Kind.TOOLS)
 
 
 def test_a_server_that_refuses_is_not_asked_again() -> None:

@@ -24,6 +24,8 @@ class Behind(Relay, Protocol):
 class Inside:
     """One client's line to it."""
 
+    mute = False
+
     def __init__(self, gateway: Behind, profile: str, hear: Hear) -> None:
         self._gateway = gateway
         self._hear = hear

@@ -88,7 +88,9 @@ async def _serve(
     async with Gateway(config, state_dir, sole=False) as gateway:
         stopping = Stopping(partial(_stop_at_once, gateway))
         stopping.listen()
-        ingress = http_ingress(gateway, state_dir, place[0], say)
+        if gateway.keys_warning is not None:
+            say(gateway.keys_warning)
+        ingress = http_ingress(gateway, place[0])
         try:
             in_use = await ingress.listen(*place)
         except OSError as error:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
-from anyport.config.schema import Config
+from anyport.config.schema import Config, ServerConfig
 
 _NAME: Final = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?")
 _AUTHORITY: Final = re.compile(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?")
@@ -71,6 +72,13 @@ def is_loopback(host: str) -> bool:
         return IPv4Address(key or "") in _LOOPBACK_NET
     except AddressValueError:
         return False
+
+
+def is_local(server: ServerConfig) -> bool:
+    """Whether a server runs on this machine: it is started here, or reached by loopback."""
+    if server.url is None:
+        return True
+    return is_loopback(urlsplit(server.url).hostname or "")
 
 
 def read_authority(text: str) -> Authority | None:

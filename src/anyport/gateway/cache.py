@@ -14,9 +14,12 @@ from typing import Final
 import msgspec
 
 from anyport.config.schema import ServerConfig
+from anyport.protocol.extension import declared_extensions
 from anyport.protocol.method import Kind
+from anyport.protocol.revision import Era
 from anyport.record.journal import make_private_directory
 from anyport.routing.offers import Listing, read_page
+from anyport.upstream.server import Server
 from anyport.wire import members
 
 _NULL: Final = msgspec.Raw(b"null")
@@ -35,6 +38,7 @@ class Known:
 
     listings: Mapping[Kind, Listing] = field(default_factory=dict)
     instructions: str | None = None
+    extensions: Mapping[str, bytes] = field(default_factory=dict)
     dies_of_probe: bool = False
 
 
@@ -43,6 +47,27 @@ class ListCache:
 
     def __init__(self, state_dir: Path) -> None:
         self._directory = state_dir / "lists"
+        self._kept: dict[str, Known] = {}
+        """What the files hold, by the slug of the server."""
+
+    def recall(self, server: Server, now: float) -> None:
+        """Have a server know what it offered when it was last seen."""
+        known = self._kept[server.slug] = self.load(server.config, now)
+        server.listings.update(known.listings)
+        server.instructions, server.extensions = known.instructions, known.extensions
+        server.learned.dies_of_probe = known.dies_of_probe
+
+    def keep(self, server: Server) -> None:
+        """Keep what a server offers now, if that is news."""
+        known = Known(
+            listings=dict(server.listings),
+            instructions=server.instructions,
+            extensions=server.extensions,
+            dies_of_probe=server.learned.dies_of_probe,
+        )
+        if known != self._kept.get(server.slug):
+            self._kept[server.slug] = known
+            self.save(server.config, known)
 
     def load(self, config: ServerConfig, now: float) -> Known:
         """What is known of the server since it was last seen."""
@@ -63,6 +88,7 @@ class ListCache:
         return Known(
             listings=listings,
             instructions=instructions,
+            extensions=declared_extensions(found.get("extensions"), Era.MODERN),
             dies_of_probe=dies and age_seconds < PROBE_AGAIN_SECONDS,
         )
 
@@ -79,6 +105,7 @@ class ListCache:
             for kind, listing in known.listings.items()
         ]
         lists.append(("instructions", msgspec.json.encode(known.instructions)))
+        lists.append(("extensions", members.join(known.extensions.items())))
         lists.append(("diesOfProbe", msgspec.json.encode(known.dies_of_probe)))
         path = self._path(config)
         scratch = path.with_suffix(f".{os.getpid()}.tmp")

@@ -17,20 +17,28 @@ IDENTITY: Final = msgspec.json.encode({"name": "anyport", "version": __version__
 
 
 def describe(
-    config: ProfileConfig, instructions: Mapping[str, str | None], *, transparent: bool
+    config: ProfileConfig,
+    instructions: Mapping[str, str | None],
+    extensions: Mapping[str, bytes],
+    *,
+    transparent: bool,
 ) -> Description:
     """The gateway's face in one profile; servers in the profile's order."""
     if transparent:
-        return Description(IDENTITY, instructions.get(config.servers[0]))
+        return Description(IDENTITY, instructions.get(config.servers[0]), extensions)
+    return Description(IDENTITY, _merged(config, instructions), extensions)
+
+
+def _merged(config: ProfileConfig, instructions: Mapping[str, str | None]) -> str | None:
     sections = [f"## {slug}\n{text}" for slug, text in instructions.items() if text]
     if not sections:
-        return Description(IDENTITY, None)
+        return None
     merged = _preface(config)
     for section in sections:
         if len(merged) + len(section) + 2 > INSTRUCTIONS_CHARACTERS_MAX:
             break
         merged += f"\n\n{section}"
-    return Description(IDENTITY, merged)
+    return merged
 
 
 def _preface(config: ProfileConfig) -> str:

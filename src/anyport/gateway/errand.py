@@ -7,46 +7,54 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
+from anyport.gateway.approach import Approach
 from anyport.gateway.deadlines import Deadlines, Term
+from anyport.gateway.endings import Endings, misbehaved
 from anyport.gateway.leases import Leases, Seat
 from anyport.gateway.ledger import Habit
-from anyport.gateway.parks import LOST, Parks
+from anyport.gateway.parks import Parks
 from anyport.gateway.profile import Profile
-from anyport.gateway.rounds import inquire
-from anyport.gateway.track import Run, Track, Way, track_of
+from anyport.gateway.rounds import Rounds
+from anyport.gateway.states import States
+from anyport.gateway.tasks import Tasks
+from anyport.gateway.track import Run, Way, remember
+from anyport.gateway.turn import Turn, turn_of
 from anyport.protocol import meta
-from anyport.protocol.back import Inquiry, asks_for_input
-from anyport.protocol.errors import Situation, from_server, invalid_params, lost, not_running
+from anyport.protocol.back import Inquiry
+from anyport.protocol.errors import Fault, Situation, lost, not_running
 from anyport.protocol.exchange import (
     Answered,
     Ending,
     Exchange,
     Failed,
+    NeedInput,
     Progress,
-    Refused,
+    Question,
 )
-from anyport.protocol.reading import CALL, split_token
+from anyport.protocol.reading import CALL
 from anyport.protocol.revision import Era
-from anyport.protocol.shape import ShapedResult, read_shape
-from anyport.routing.rewrite import rewrite_result
 from anyport.upstream.connection import Answer, Call, Connection, Lost
+from anyport.upstream.level import raise_level
 from anyport.upstream.server import Server
+from anyport.upstream.shelf import Reading
 from anyport.wire import members
-from anyport.wire.frame import Failure, Result
+from anyport.wire.frame import Result
 
 HELD_REPORTS_MAX: Final = 64
 """Of what a server tells of its progress while its client fetches an answer; the last count."""
-TRACKS_MAX: Final = 512
-"""Names that are remembered for one caller, with how their calls travel."""
 
 
 class Office(Protocol):
     """The relay, as an errand sees it."""
 
     clock: Callable[[], float]
+    later: Callable[[float, Callable[[], None]], object]
     deadlines: Deadlines
+    endings: Endings
     leases: Leases
     parks: Parks
+    states: States
+    tasks: Tasks
 
     def finish(
         self,
@@ -75,16 +83,19 @@ class Errand(Term):
     """One exchange on its way to one server, and the answer on its way back."""
 
     __slots__ = (
-        "_call",
         "_held",
         "_lease",
         "_native",
         "_params",
         "_profile",
+        "_reading",
         "_relay",
+        "_rounds",
         "_seat",
         "_sent",
+        "_turn",
         "_waited",
+        "call",
         "delayed",
         "server",
         "under_way",
@@ -113,7 +124,12 @@ class Errand(Term):
         self._lease: Connection | None = None
         self._seat: Seat | None = None
         """Where it has a connection to itself."""
-        self._call: Call | None = None
+        self.call: Call | None = None
+        self._reading: Reading | None = None
+        """What may be answered from what the server has said before, or kept for others."""
+        self._rounds: Rounds | None = None
+        self._turn: Turn | None = None
+        """Set if the call may become a task."""
         self._held: tuple[bytes, ...] = ()
         """What the server told while nobody was there to hear it."""
         self._sent = 0.0
@@ -131,15 +147,16 @@ class Errand(Term):
         relay, exchange = self._relay, self.exchange
         exchange.on_cancel = self._cancelled
         relay.deadlines.start(self)
-        scope = self.server.config.scope
-        asks = exchange.caller.askable and exchange.method.may_need_input and scope != "shared"
-        key = relay.leases.key(scope, exchange.caller)
-        self.server.lease(key, self._met if asks else self._leased)
+        Approach(self, relay.leases).begin()
         self.delayed = self.delayed or not self.sent
 
     def take_over(self, run: Run) -> None:
         """Go on with a call that has been sent."""
-        self._lease, self._call, self._sent = run.track.connection, run.call, run.started
+        self._lease, self.call, self._sent = run.track.connection, run.call, run.started
+        turn = turn_of(self._relay.tasks, self, self._profile, self._lease, self._native)
+        if isinstance(turn, Turn):
+            self._turn = turn
+            turn.params(self._params)
         self.exchange.on_cancel = self._cancelled
 
     def overdue(self) -> None:
@@ -152,21 +169,16 @@ class Errand(Term):
         """It takes a while: that is worth an event of its own."""
         self._relay.note_pending(self.exchange, self.server.slug, self._native)
 
-    def _met(self, lease: Connection | str) -> None:
-        """A server that keeps sessions gets one for this call alone: then it may ask."""
-        peer = None if isinstance(lease, str) else lease.peer
-        if self.exchange.ended or peer is None or peer.revision.era is Era.MODERN:
-            self._leased(lease)
-            return
-        seat = self._relay.leases.seat(self.server, self.exchange.caller)
-        if seat is None:  # Too many at a time: then it may not ask, but it may work.
-            self._leased(lease)
-            return
+    def take_seat(self, seat: Seat) -> None:
+        """A connection is its own until it leaves."""
         self._seat = seat
-        self.exchange.lease = seat.key.owner
-        self.server.lease(seat.key, self._leased)
 
-    def _leased(self, lease: Connection | str) -> None:
+    def refuse(self, reason: str) -> None:
+        """There is no room for it."""
+        self._finish(Failed(lost(self.server.slug, Situation.BUSY, reason)))
+
+    def leased(self, lease: Connection | str) -> None:
+        """It has a connection, or there is none for the reason given."""
         if self.exchange.ended:
             return
         try:
@@ -183,19 +195,54 @@ class Errand(Term):
             reason = "it has not finished its handshake"
             self._finish(Failed(not_running(self.server.slug, reason)))
             return
-        if peer.revision.era is Era.LEGACY and "requestState" in exchange.found:
-            # Such a server never gave one, and what we gave in its place is not this.
-            self._finish(Failed(invalid_params(LOST)))
+        era = peer.revision.era
+        params = self._relay.states.unbind(exchange, self._params, self.server.slug, era)
+        if isinstance(params, Fault):
+            self._finish(Failed(params))
             return
         self._lease = lease
         if self.delayed:
             self._waited = self._relay.clock() - exchange.started
-        params = peer.back.params(self._params, exchange.found.get("_meta"), exchange.caller)
+        params = peer.back.params(params, exchange.found.get("_meta"), exchange.caller)
         if exchange.context:
             params = meta.restamp(params, exchange.context)
-        self._ask(params)
+        if exchange.method.name == CALL:
+            turn = turn_of(self._relay.tasks, self, self._profile, lease, self._native)
+            if isinstance(turn, Fault):
+                self._finish(Failed(turn))
+                return
+            if turn is not None:
+                self._turn = turn
+                params = turn.params(params)
+        level = exchange.caller.log_level
+        if level is not None and era is Era.LEGACY:
+            # A session's server logs as it was last told; this request has its own wish.
+            raise_level(lease, level, partial(self._go, params, era))
+        else:
+            self._go(params, era)
 
-    def _ask(self, params: bytes) -> None:
+    def _go(self, params: bytes, era: Era) -> None:
+        if not self.exchange.ended and not self._said_before(params, era):
+            self.ask(params)
+
+    def _said_before(self, params: bytes, era: Era) -> bool:
+        """Answer a read with what the server has said, if it allows that; see `shelf`."""
+        exchange, shelf = self.exchange, self.server.shelf
+        # Only a modern server says so; and it serves all over one connection, as one of many.
+        if exchange.method.name != "resources/read" or era is Era.LEGACY:
+            return False
+        who = exchange.caller.principal
+        reading = shelf.reading(self.server.slug, self._native, params, who)
+        said = None if reading is None else shelf.find(reading, self._relay.clock())
+        if said is None:
+            self._reading = reading
+            return False
+        exchange.reused = True
+        self._sent = self._relay.clock()
+        self.answered(said)
+        return True
+
+    def ask(self, params: bytes) -> None:
         """Put the request to the server; again, with answers, when it needed to know more."""
         exchange, lease = self.exchange, self._lease
         if lease is None:
@@ -213,48 +260,69 @@ class Errand(Term):
         if isinstance(call, Lost):
             self.answered(call)
         elif not exchange.ended:
-            self._call = call
+            self.call = call
 
     def answered(self, answer: Answer) -> None:
         """The server has answered, or will not."""
         self._waited = (self._waited or 0.0) + self._relay.clock() - self._sent
         try:
-            ending = self._ending(answer)
+            if self._turn is not None and self._turn.take(answer):
+                self._sent = self._relay.clock()
+                return
+            # What came after questions depends on the answers, and is for nobody else.
+            if self._reading is not None and self._rounds is None and isinstance(answer, Result):
+                self.server.shelf.keep(self._reading, answer.result, self._relay.clock())
+            peer = None if self._lease is None else self._lease.peer
+            asked = (self.exchange, self._profile, self.server)
+            ending = self._relay.endings.of(answer, peer, *asked)
             if isinstance(ending, Inquiry):
-                inquire(self.exchange, ending, self._params, self._ask, self._finish)
+                self.extend(self._relay.clock())  # It may wait for somebody, and asks to wait.
+                if self._rounds is None:
+                    self._rounds = Rounds(self)
+                self._rounds.inquire(ending, self._params)
             else:
-                self.finish(ending)
+                self.finish(ending if self._turn is None else self._turn.minted(ending))
         except members.Ambiguous:
-            self.finish(self._misbehaved("answered with an object that names a member twice"))
+            words = "answered with an object that names a member twice"
+            self.finish(misbehaved(self.server.slug, words))
         except Exception as error:  # noqa: BLE001 - others wait for the same server
             self._relay.broke(self.exchange, error)
 
-    def _ending(self, answer: Answer) -> Ending | Inquiry:
-        """A server's answer as the caller may get it."""
-        method, slug = self.exchange.method, self.server.slug
-        peer = None if self._lease is None else self._lease.peer
-        match answer:
-            case Result(result=result) if result[:1] == b"{" and peer is not None:
-                shape = answer.shape if isinstance(answer, ShapedResult) else read_shape(result)
-                if not method.may_need_input and asks_for_input(shape):
-                    return self._misbehaved(f"asked for input, which {method.name} has no room for")
-                ending = peer.back.ending(result, shape, self.exchange.caller, slug)
-                return self._public(ending) if self._profile.catalog.public_uris else ending
-            case Result():
-                return self._misbehaved("answered with a result that is not an object")
-            case Failure(error=error):
-                context = self._profile.config.errors == "context"
-                return Refused(from_server(error, slug) if context else error)
-            case Lost(reason=reason, situation=situation):
-                return Failed(lost(slug, situation, reason))
+    def conclude(self, answer: Answer) -> None:
+        """What has come of the task that the call had become."""
+        self._turn = None
+        self.answered(answer)
 
-    def _public(self, ending: Ending | Inquiry) -> Ending | Inquiry:
-        """Make the URIs in a result public, where a server's own are not unique."""
-        if not isinstance(ending, Answered):
-            return ending
-        public = partial(self._profile.catalog.public_uri, self.server.slug)
-        rewritten = rewrite_result(self.exchange.method.name, ending.result, public)
-        return Answered(rewritten, ending.shape)
+    def keep_seat(self) -> Callable[[], None] | None:
+        """Leave the connection to a task, if it is its own; what is returned gives it back."""
+        seat, self._seat = self._seat, None
+        leave = partial(self._relay.leases.leave, self.server, self.exchange.caller)
+        return None if seat is None else partial(leave, seat)
+
+    def put(self, question: Question) -> None:
+        """Put a question of the task that it has become to its client."""
+        if self.exchange.caller.session is not None:
+            self.exchange.tell(self.exchange, NeedInput(question))
+        elif self._relay.parks.full(self.exchange.caller.principal):
+            question.abandon()
+        else:
+            self._relay.parks.ask(self, question)
+
+    def hear(self, report: Callable[[Sequence[bytes]], None]) -> Callable[[], object] | None:
+        """Go on hearing how far it has come; what is returned ends that."""
+        call, lease = self.call, self._lease
+        if call is None or lease is None or call.on_progress is None:
+            return None
+        call.on_progress = report
+        return lease.hear(call)
+
+    def fail(self, ending: Failed) -> None:
+        """It cannot be answered, because the client was not or could not be asked."""
+        self._finish(ending)
+
+    def later(self, seconds: float, act: Callable[[], None]) -> None:
+        """Do something after a while."""
+        self._relay.later(seconds, act)
 
     def progressed(self, reports: Sequence[bytes]) -> None:
         """The server has told how far it has come."""
@@ -270,7 +338,7 @@ class Errand(Term):
     @property
     def sent(self) -> bool:
         """Whether the server knows of it."""
-        return self._call is not None
+        return self.call is not None
 
     def rest(self) -> None:
         """Nobody waits for it for a while: its time stands still."""
@@ -307,9 +375,11 @@ class Errand(Term):
 
     def _stop(self, reason: bytes | None) -> None:
         # The call holds on to this errand: cut, or both wait for the garbage collector.
-        call, self._call = self._call, None
+        call, self.call = self.call, None
         if self._lease is not None and call is not None:
             self._lease.cancel(call, reason)
+        if self._turn is not None:
+            self._turn.stop()
         self._leave()
 
     def _leave(self) -> None:
@@ -318,30 +388,13 @@ class Errand(Term):
             self._relay.leases.leave(self.server, self.exchange.caller, seat)
 
     def _finish(self, ending: Ending) -> None:
-        self._call = None
+        self.call = None
         self._leave()
-        if isinstance(ending, Answered) and self.exchange.method.name == CALL:
-            self._remember()
+        if self._rounds is not None and isinstance(ending, Answered):
+            self._rounds.done()
+        altered = self._turn is not None and self._turn.alters
+        called = isinstance(ending, Answered) and self.exchange.method.name == CALL
+        if called and self._lease is not None and not altered:
+            way = Way(self._profile, self.server, self._native, self._lease)
+            remember(self.exchange, way, self._relay.habit)
         self._relay.finish(self.exchange, self.server.slug, self._native, ending, self._waited)
-
-    def _remember(self) -> None:
-        """The next call of that name may take the track that this one leaves."""
-        exchange, lease = self.exchange, self._lease
-        memory = exchange.caller.memory
-        if exchange.context or lease is None or len(memory) >= TRACKS_MAX:
-            return
-        key = (exchange.name, exchange.progress_token is None)
-        known: Track | None = memory.get(key)
-        catalog = self._profile.catalog
-        if known is not None and known.connection is lease and known.catalog is catalog:
-            about = exchange.found.get("_meta")
-            if known.about == (b"" if about is None else split_token(bytes(about))[0]):
-                return
-        habit = self._relay.habit(exchange, self.server.slug, self._native)
-        way = Way(self._profile, self.server, self._native, lease)
-        track = track_of(exchange, way, habit)
-        if track is not None:
-            memory[key] = track
-
-    def _misbehaved(self, words: str) -> Failed:
-        return Failed(lost(self.server.slug, Situation.MISBEHAVED, words))

@@ -8,18 +8,28 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+from anyport.gateway.handles import Handle
+from anyport.gateway.parks import Park
 from anyport.gateway.profile import Profile
 from anyport.protocol import meta
-from anyport.protocol.exchange import Exchange, Log, Notice, Session
+from anyport.protocol.exchange import Caller, Exchange, Failed, Log, Notice, Session
 from anyport.protocol.legacy_front import LOG_LEVELS
 from anyport.protocol.method import CHANGES, LISTEN_FLAGS, Kind
 from anyport.protocol.revision import Era
 from anyport.routing.catalog import Catalog
 from anyport.routing.route import owner_of_uri
 from anyport.routing.uris import qualified
+from anyport.upstream.connection import Call
 from anyport.upstream.server import LeaseKey, Server
+from anyport.upstream.watch import ACKNOWLEDGED
 from anyport.wire import members
 from anyport.wire.frame import Notification
+
+EARLY_NOTICES_MAX: Final = 64
+"""Of what there is to tell to a client whose listening is not acknowledged yet; the last count."""
+
+DEFAULT_LEVEL: Final = "info"
+"""What most servers say who were not told how much to say."""
 
 _NOTHING: Final[set[Kind]] = set()
 
@@ -27,21 +37,41 @@ _NOTHING: Final[set[Kind]] = set()
 class Listening:
     """One modern client's open `subscriptions/listen`."""
 
-    __slots__ = ("exchange", "flags", "uris")
+    __slots__ = ("_early", "exchange", "flags", "tasks", "uris")
 
-    def __init__(self, exchange: Exchange, flags: frozenset[str], uris: frozenset[str]) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        flags: frozenset[str],
+        uris: frozenset[str],
+        tasks: tuple[Handle, ...] = (),
+    ) -> None:
         self.exchange = exchange
+        self.tasks = tasks
         self.flags = flags
         self.uris = uris
         """Public URIs."""
+        self._early: tuple[Notice, ...] | None = ()
+        """What there was to tell before anything could be; None once it can."""
 
     def hears(self, server: Server, key: LeaseKey) -> bool:
         """Whether it is told what a server says of resources over this connection."""
         return _tells(server, key) or key.principal == self.exchange.caller.principal
 
+    def acknowledge(self, params: bytes) -> None:
+        """Say what is going to be told on this stream; it must be the first thing there."""
+        early, self._early = self._early or (), None
+        self.tell(ACKNOWLEDGED, params)
+        for notice in early:
+            self.exchange.tell(self.exchange, notice)
+
     def tell(self, method: str, params: bytes) -> None:
         """Send one notification on this stream."""
-        self.exchange.tell(self.exchange, Notice(method, params))
+        notice = Notice(method, params)
+        if self._early is None:
+            self.exchange.tell(self.exchange, notice)
+        else:
+            self._early = (*self._early, notice)[-EARLY_NOTICES_MAX:]
 
 
 class Feed:
@@ -50,12 +80,14 @@ class Feed:
     def __init__(
         self,
         profiles: Mapping[str, Profile],
-        open_exchanges: Callable[[Server], list[Exchange]],
+        open_exchanges: Callable[[Server, Call | None], list[Exchange]],
+        away: Callable[[str], Park | None],
     ) -> None:
         self.sessions: dict[str, Session] = {}
         self.listening: dict[Exchange, Listening] = {}
         self._profiles = profiles
         self._open_exchanges = open_exchanges
+        self._away = away
         self._shown: dict[str, set[Kind]] = {}
 
     def opened(self, session: Session) -> None:
@@ -84,24 +116,37 @@ class Feed:
                 if LISTEN_FLAGS[method] in listening.flags:
                     listening.tell(method, b"{}")
 
-    def told(self, server: Server, key: LeaseKey, notification: Notification) -> None:
-        """Bring a server's notification to those whom it concerns."""
+    def told(
+        self,
+        server: Server,
+        key: LeaseKey,
+        notification: Notification,
+        of: Call | None = None,
+    ) -> None:
+        """Bring a server's notification to those whom it concerns: `of` one call, if known."""
         params = notification.params if notification.params is not None else b"{}"
         if params[:1] != b"{":
             return
         match notification.method:
             case "notifications/message":
-                self._log(server, key, params)
+                self._log(server, key, params, of)
             case "notifications/resources/updated":
                 # On a modern server's stream it bears the id of our own listening.
                 self._updated(server, key, meta.restamp(params, {meta.SUBSCRIPTION_ID: None}))
-            case "notifications/subscriptions/acknowledged":
+            case _ if notification.method == ACKNOWLEDGED:
                 return  # The answer to our own listening, and nobody else's business.
             case _:
                 # Words of a newer revision, or a vendor's: for the one client there can be.
                 session = self.sessions.get(key.owner)
                 if session is not None:
                     session.notify(notification.method, notification.params)
+
+    @property
+    def followed(self) -> bool:
+        """Whether anybody follows any resource; most clients never do."""
+        return any(session.subscriptions for session in self.sessions.values()) or any(
+            listening.uris for listening in self.listening.values()
+        )
 
     def uris_of(self, server: Server, key: LeaseKey) -> frozenset[str]:
         """The native URIs on this server that someone follows who is told over this connection."""
@@ -115,6 +160,30 @@ class Feed:
             owner[1] for owner in owners if owner is not None and owner[0] == server.slug
         )
 
+    def tasks_of(self, server: Server) -> frozenset[str]:
+        """The tasks of a modern server that somebody listens for, by its own ids."""
+        return frozenset(
+            handle.native
+            for listening in self.listening.values()
+            for handle in listening.tasks
+            if handle.server is server and handle.era is Era.MODERN and not handle.task.over
+        )
+
+    def hears_of(self, handle: Handle) -> bool:
+        """Whether anybody listens for a task."""
+        return any(handle in listening.tasks for listening in self.listening.values())
+
+    def task_changed(
+        self, handle: Handle, words: Callable[[Caller, Profile], bytes | Failed]
+    ) -> None:
+        """Tell those who listen for a task how it stands, save what they cannot be asked."""
+        for listening in list(self.listening.values()):
+            caller = listening.exchange.caller
+            if handle in listening.tasks and not listening.exchange.ended:
+                told = words(caller, self._profiles[caller.profile])
+                if isinstance(told, bytes):
+                    listening.tell("notifications/tasks", told)
+
     def wanted_level(self, server: Server) -> str | None:
         """The most talkative level that any session of the server's profiles set."""
         levels = [
@@ -127,22 +196,27 @@ class Feed:
     def _followed(self, profile: Profile, server: Server, key: LeaseKey) -> set[str]:
         followed: set[str] = set()
         for session in self._sessions_of(profile):
-            if _tells(server, key, session.id):
+            if session.subscriptions and _tells(server, key, session.id):
                 followed |= session.subscriptions
         for listening in self._listening_of(profile):
-            if listening.hears(server, key):
+            if listening.uris and listening.hears(server, key):
                 followed |= listening.uris
         return followed
 
-    def _log(self, server: Server, key: LeaseKey, params: bytes) -> None:
+    def _log(self, server: Server, key: LeaseKey, params: bytes, of: Call | None) -> None:
         level = members.string(members.members(params).get("level"))
         rank = LOG_LEVELS.index(level) if level in LOG_LEVELS else len(LOG_LEVELS)
+        raised = any(line.level for other, line in server.connections() if other == key)
+        for exchange in () if of is None else self._open_exchanges(server, of):
+            if _wants(exchange.caller, rank, raised=raised):
+                own = _with_logger(self._profiles[exchange.caller.profile], server.slug, params)
+                exchange.tell(exchange, Log(own))
+            return  # It came with the answer to this one, and is nobody else's.
         for session in self._hearers(server, key):
-            wanted = session.log_level
-            if wanted is None or rank >= LOG_LEVELS.index(wanted):
+            if _wants_in(session, rank, raised=raised):
                 own = _with_logger(self._profiles[session.profile], server.slug, params)
                 self._log_to_session(session, server, key, own)
-        self._log_to_modern(server, key, rank, params)
+        self._log_to_call(server, key, rank, params)
 
     def _log_to_session(
         self, session: Session, server: Server, key: LeaseKey, params: bytes
@@ -152,27 +226,39 @@ class Feed:
         What a server says of its own accord "SHOULD be unrelated to any concurrently-running
         JSON-RPC request" (basic/transports): what is not goes along with that request's answer.
         """
-        mine = (e for e in self._open_exchanges(server) if e.caller.session is session)
+        mine = (e for e in self._open_exchanges(server, None) if e.caller.session is session)
         calls = list(mine) if key.owner else []
         if len(calls) == 1:
             calls[0].tell(calls[0], Log(params))
         else:
             session.notify("notifications/message", params)
 
-    def _log_to_modern(self, server: Server, key: LeaseKey, rank: int, params: bytes) -> None:
+    def _log_to_call(self, server: Server, key: LeaseKey, rank: int, params: bytes) -> None:
         """A modern client gets a log only with a request that asked, and only if it is that one's.
 
-        A legacy server does not say which call a log belongs to, so with several calls open on
-        that connection nobody gets it.
+        So does any client whose call has a connection that is not its session's. A legacy server
+        does not say which call a log belongs to, so with several calls open on that connection
+        nobody gets it.
         """
-        exchanges = [e for e in self._open_exchanges(server) if _owner(server, e) == key.owner]
-        if len(exchanges) != 1 or exchanges[0].caller.revision.era is not Era.MODERN:
+        exchanges = [
+            e for e in self._open_exchanges(server, None) if _owner(server, e) == key.owner
+        ]
+        park = None if exchanges else self._away(key.owner)
+        if park is not None:
+            exchanges = [park.waiting.exchange]
+        if len(exchanges) != 1:
             return
-        wanted = exchanges[0].caller.log_level
-        if wanted is not None and rank >= LOG_LEVELS.index(wanted):
-            profile = self._profiles[exchanges[0].caller.profile]
-            own = _with_logger(profile, server.slug, params)
-            exchanges[0].tell(exchanges[0], Log(own))
+        (exchange,) = exchanges
+        caller = exchange.caller
+        if caller.session is not None and not exchange.lease:
+            return  # It hears of it as a session.
+        if not _wants(caller, rank, raised=True):
+            return
+        log = Log(_with_logger(self._profiles[caller.profile], server.slug, params))
+        if park is None:
+            exchange.tell(exchange, log)
+        else:
+            park.log(log)
 
     def _updated(self, server: Server, key: LeaseKey, params: bytes) -> None:
         native = members.string(members.members(params).get("uri"))
@@ -204,7 +290,7 @@ class Feed:
         ]
         # Whose call it is about is not known, and it is not for other people's eyes.
         people = {session.principal for session in hearers}
-        people |= {exchange.caller.principal for exchange in self._open_exchanges(server)}
+        people |= {exchange.caller.principal for exchange in self._open_exchanges(server, None)}
         return hearers if len(people) <= 1 else []
 
     def _sessions_of(self, profile: Profile) -> list[Session]:
@@ -221,10 +307,25 @@ class Feed:
         return self._profiles[session.profile].servers
 
 
+def _wants(caller: Caller, rank: int, *, raised: bool) -> bool:
+    """Whether a log of this rank is told along with a request of this caller's."""
+    if caller.session is not None:
+        return _wants_in(caller.session, rank, raised=raised)
+    return caller.log_level is not None and rank >= LOG_LEVELS.index(caller.log_level)
+
+
+def _wants_in(session: Session, rank: int, *, raised: bool) -> bool:
+    """Whether a log of this rank is told in a session."""
+    # Who wished for nothing is not told what the server says for another's sake.
+    wanted = session.log_level or (DEFAULT_LEVEL if raised else None)
+    return wanted is None or rank >= LOG_LEVELS.index(wanted)
+
+
 def _owner(server: Server, exchange: Exchange) -> str:
     """Whose the connection is that an exchange uses; empty for the shared one."""
     session = exchange.caller.session
-    return exchange.lease if session is None else server.key_of(session.id).owner
+    own = "" if session is None else server.key_of(session.id).owner
+    return exchange.lease or own
 
 
 def _tells(server: Server, key: LeaseKey, session: str = "") -> bool:

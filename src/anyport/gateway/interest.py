@@ -4,10 +4,12 @@ However many clients follow a resource over one connection, its server hears of 
 the last. After a restart the server is told again.
 """
 
-from collections.abc import Set
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Final
 
 from anyport.gateway.feed import Feed
+from anyport.gateway.tally import Tally
 from anyport.protocol.errors import Fault, Situation, not_running
 from anyport.protocol.exchange import Answered, Exchange, Failed, Refused, Session
 from anyport.routing.route import Route
@@ -16,13 +18,23 @@ from anyport.upstream.server import SHARED, LeaseKey, Server
 from anyport.wire import members
 from anyport.wire.frame import Failure
 
+ANSWER_SECONDS_MAX: Final = 2.0
+"""A client that wants to follow something waits this long for the servers to know of it."""
+
+
+def _nothing() -> None:
+    """Nobody waits."""
+
 
 class Interest:
     """The resources that the servers know to be followed."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed, later: Callable[[float, Callable[[], None]], object]) -> None:
         self._feed = feed
+        self._later = later
         self._known: dict[tuple[str, LeaseKey], set[str]] = {}
+        self._refused: set[tuple[str, str]] = set()
+        """Of those followed now, the ones that their servers do not tell of."""
 
     def take(self, exchange: Exchange, server: Server, route: Route) -> None:
         """A legacy client starts or ends following a resource."""
@@ -39,8 +51,7 @@ class Interest:
             session.subscriptions.discard(route.public)
             news = route.native not in self._feed.uris_of(server, key)
         if not news or server.modern:
-            self.sync(server)
-            exchange.end(Answered(b"{}"))
+            self.sync([server], lambda: exchange.end(Answered(b"{}")))
             return
         server.lease(key, partial(self._forward, exchange, session, server, route))
 
@@ -54,30 +65,63 @@ class Interest:
         for known in gone:
             del self._known[known]
         self._known[server.slug, key] = set()
-        self.sync(server)
+        self.sync([server])
 
     def forget(self, server: Server, session: Session) -> None:
         """A session has ended, and the connection that only it used."""
         for known in [known for known in self._known if known[1].owner == session.id]:
             del self._known[known]
-        self.sync(server)
+        self.sync([server])
 
-    def sync(self, server: Server) -> None:
-        """Tell a server what has changed in what is followed."""
-        if server.modern:
-            server.watch(self._feed.uris_of(server, SHARED))
-            return
+    def sync(self, servers: Iterable[Server], then: Callable[[], None] = _nothing) -> None:
+        """Tell servers what has changed in what is followed; go on when they have answered."""
+        tally = Tally(then)
+        for server in servers:
+            if server.modern:
+                uris, tasks = self._feed.uris_of(server, SHARED), self._feed.tasks_of(server)
+                server.watch(uris, tasks, tally.expect)
+            else:
+                self._sync_sessions(server, tally)
+        if then is not _nothing:
+            self._later(ANSWER_SECONDS_MAX, tally.give_up)
+        tally.close()
+
+    def refused(self, slug: str, native: str) -> bool:
+        """Whether a server has said that it will not tell of this resource."""
+        return (slug, native) in self._refused
+
+    def _sync_sessions(self, server: Server, tally: Tally) -> None:
+        followed = self._feed.followed
         for key, connection in server.connections():
-            wanted = self._feed.uris_of(server, key)
             known = self._known.get((server.slug, key), set())
-            self._tell(connection, "resources/subscribe", wanted - known)
-            self._tell(connection, "resources/unsubscribe", known - wanted)
+            if not followed and not known:
+                continue  # There may be many sessions, and this is done for each that comes.
+            wanted = self._feed.uris_of(server, key)
             self._known[server.slug, key] = set(wanted)
+            for uri in sorted(wanted - known):
+                happened = tally.expect()
+                done = partial(self._told, server.slug, key, uri, happened)
+                self._tell(connection, "resources/subscribe", uri, done)
+            for uri in sorted(known - wanted):
+                self._refused.discard((server.slug, uri))
+                self._tell(connection, "resources/unsubscribe", uri, lambda _: None)
 
-    def _tell(self, connection: Connection, method: str, uris: Set[str]) -> None:
-        for uri in sorted(uris):
-            params = members.join([("uri", members.text(uri))])
-            connection.call(method, params, lambda _: None)
+    def _tell(
+        self, connection: Connection, method: str, uri: str, done: Callable[[Answer], None]
+    ) -> None:
+        params = members.join([("uri", members.text(uri))])
+        call = connection.call(method, params, done)
+        if isinstance(call, Lost):
+            done(call)
+
+    def _told(
+        self, slug: str, key: LeaseKey, uri: str, happened: Callable[[], None], answer: Answer
+    ) -> None:
+        if isinstance(answer, Failure):
+            self._refused.add((slug, uri))
+        else:
+            self._refused.discard((slug, uri))
+        happened()
 
     def _forward(
         self,
@@ -94,8 +138,7 @@ class Interest:
             return
         if server.modern:
             # It was still starting when the client asked, and nobody knew what it speaks.
-            self.sync(server)
-            exchange.end(Answered(b"{}"))
+            self.sync([server], lambda: exchange.end(Answered(b"{}")))
             return
         answered = partial(self._answered, exchange, session, server, route)
         sent = lease.call(exchange.method.name, route.params, answered)

@@ -10,20 +10,21 @@ from itertools import count
 from typing import Final
 
 from anyport.protocol.exchange import Caller
+from anyport.protocol.extension import EXTENSIONS, bridged_capabilities
 from anyport.protocol.principal import Principal
+from anyport.protocol.revision import Era
 from anyport.upstream.server import SHARED, LeaseKey, Server
-from anyport.wire import members
 
-SEATS_MAX: Final = 8
+SEATS_MAX: Final = 16
 """Connections to one server on which it may ask one principal's modern clients; as many of their
 calls run at a time, and each may be a process."""
 SEAT_IDLE_SECONDS: Final = 60.0
 """How long such a connection is kept for the next call."""
 FIRST_SEAT_IDLE_SECONDS: Final = 1800.0
 """The first of them is kept longer: what a server remembers of earlier calls, it has there."""
-
-UNBRIDGED: Final = ("tasks", "extensions")
-"""Client capabilities that add methods or results which the gateway does not carry."""
+PRINCIPALS_MAX: Final = 64
+"""Connections to one server with `scope = "principal"`, one for each of them; each may be a
+process."""
 
 
 class Leases:
@@ -35,6 +36,8 @@ class Leases:
         self._seats: dict[tuple[Server, Principal], list[Seat]] = {}
         self._numbers = count(1)
         self._keys: dict[tuple[str, str], LeaseKey] = {}
+        self._shared: dict[tuple[Server, LeaseKey], int] = {}
+        """How often each connection was used that one principal's calls share."""
 
     def key(self, scope: str, caller: Caller) -> LeaseKey:
         """The key of the connection for one request."""
@@ -46,8 +49,31 @@ class Leases:
             key = self._keys[where] = lease_key(scope, caller, sole=self._sole)
         return key
 
+    def shared_by(self, server: Server, caller: Caller) -> LeaseKey | None:
+        """The key of the connection that all calls of one principal share; None if too many do.
+
+        It is dropped when nobody has used it for a while.
+        """
+        key = LeaseKey(owner=f"principal-{caller.principal}", principal=caller.principal)
+        uses = self._shared.get((server, key))
+        if uses is None:
+            if sum(other is server for other, _ in self._shared) >= PRINCIPALS_MAX:
+                return None
+            self._later(FIRST_SEAT_IDLE_SECONDS, partial(self._look_at, server, key, 1))
+        self._shared[server, key] = (uses or 0) + 1
+        return key
+
+    def _look_at(self, server: Server, key: LeaseKey, used: int) -> None:
+        uses = self._shared.get((server, key), 0)
+        busy = any(line.open_calls for other, line in server.connections() if other == key)
+        if uses == used and not busy:
+            del self._shared[server, key]
+            server.drop(key.owner)
+        else:
+            self._later(FIRST_SEAT_IDLE_SECONDS, partial(self._look_at, server, key, uses))
+
     def seat(self, server: Server, caller: Caller) -> "Seat | None":
-        """A connection that one call has to itself, for a client that has no session.
+        """A connection that one call has to itself.
 
         What a legacy server asks does not say for which call: there must be no other.
         """
@@ -63,7 +89,7 @@ class Leases:
             key = LeaseKey(
                 owner=f"call-{next(self._numbers)}",
                 capabilities=declared,
-                interactive=True,
+                interactive=caller.capabilities.interactive,
                 principal=caller.principal,
             )
             seat = Seat(key)
@@ -75,7 +101,9 @@ class Leases:
         """A call needs its connection no longer."""
         seat.free = True
         seat.used += 1
-        if not seat.watched:
+        if server.config.scope == "call":
+            self._clear(server, caller.principal, seat)  # The next one must find nothing of it.
+        elif not seat.watched:
             self._watch(server, caller.principal, seat)
 
     def _watch(self, server: Server, principal: Principal, seat: "Seat") -> None:
@@ -128,10 +156,8 @@ def lease_key(scope: str, caller: Caller, *, sole: bool) -> LeaseKey:
 
 def declaration(caller: Caller) -> bytes:
     """What a legacy server is told that it may ask."""
-    declared = caller.capabilities.raw
-    if any(b'"%b"' % name.encode() in declared for name in UNBRIDGED):
-        declared = members.edit(declared, dict.fromkeys(UNBRIDGED))
-    return declared
+    # Before the handshake it is not known which extensions the server offers.
+    return bridged_capabilities(caller.capabilities.raw, Era.LEGACY, EXTENSIONS)
 
 
 class Seat:

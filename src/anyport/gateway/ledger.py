@@ -85,7 +85,8 @@ class Ledger:
         if not isinstance(ending, Answered):
             self._failed(exchange, slug, native, ending, (seconds, waited))
             return
-        if (ending.shape or read_shape(ending.result)).failed or exchange.parent_span_id:
+        failed = (ending.shape or read_shape(ending.result)).failed
+        if failed or exchange.parent_span_id or exchange.reused:
             self._answered(exchange, slug, native, ending, (seconds, waited))
             return
         habit = self.habit(exchange, slug, native)
@@ -278,6 +279,8 @@ def _about(exchange: Exchange, slug: str, native: str, *, sized: bool) -> dict[s
         metadata["session"] = caller.session.id
     if exchange.parent_span_id:
         metadata["parent_span_id"] = exchange.parent_span_id
+    if exchange.reused:
+        metadata["cached"] = True
     if sized:
         metadata["params_bytes"] = len(exchange.params)
     return metadata

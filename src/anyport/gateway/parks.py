@@ -8,18 +8,19 @@ Whoever comes back with it, for the same call, brings the answers to the server'
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from hashlib import blake2b
 from typing import Final, Protocol
 
 import msgspec
 from msgspec import Raw
 
+from anyport.gateway.states import INVALID, mark
 from anyport.protocol.back import INPUT_REQUIRED
 from anyport.protocol.errors import invalid_params
-from anyport.protocol.exchange import Answered, Ending, Exchange, Failed, Question
+from anyport.protocol.exchange import Answered, Ending, Exchange, Failed, Log, Question
 from anyport.protocol.form import fits
 from anyport.protocol.principal import Principal
-from anyport.protocol.seal import KEY_BYTES, Seal
+from anyport.protocol.seal import Seal
+from anyport.protocol.upgrade import embedded
 from anyport.wire import codec, members
 from anyport.wire.frame import INTERNAL_ERROR, Failure, Result
 
@@ -30,12 +31,12 @@ PARK_SECONDS_MAX: Final = 570.0
 PARKS_MAX: Final = 256
 PARKS_OF_ONE_MAX: Final = 64
 """Parked calls of all clients, and of one principal's."""
+HELD_LOGS_MAX: Final = 64
+"""Of what a server logs for a parked call while its client fetches an answer; the last count."""
 
 KIND: Final = "park"
 ID_BYTES: Final = 16
 """Of chance in what names a park: nobody guesses 128 bits."""
-LOST: Final = "Invalid or expired requestState: the call it belonged to is over; call again"
-_FOREIGN: Final = "Invalid requestState: it belongs to another call"
 
 
 class Waiting(Protocol):
@@ -59,7 +60,17 @@ class Waiting(Protocol):
 class Park:
     """One call, and what it waits for."""
 
-    __slots__ = ("asked", "ending", "id", "mark", "principal", "questions", "shown", "waiting")
+    __slots__ = (
+        "asked",
+        "ending",
+        "id",
+        "logs",
+        "mark",
+        "principal",
+        "questions",
+        "shown",
+        "waiting",
+    )
 
     def __init__(self, waiting: Waiting) -> None:
         exchange = waiting.exchange
@@ -67,27 +78,32 @@ class Park:
         """Under which it can be come back to; empty while somebody waits for its answer."""
         self.waiting = waiting
         self.principal = exchange.caller.principal
-        self.mark = _mark(exchange)
+        self.mark = mark(exchange)
         self.questions: dict[str, Question] = {}
         self.asked = 0
         self.shown = False
         """Whether its client is about to be asked."""
         self.ending: Ending | None = None
         """How it ended while nobody waited for it."""
+        self.logs: tuple[Log, ...] = ()
+        """What its server logged meanwhile."""
 
     @property
     def open(self) -> dict[str, Question]:
         """What has not been answered, nor withdrawn."""
         return {key: question for key, question in self.questions.items() if question.open}
 
+    def log(self, log: Log) -> None:
+        """Keep what the server logs for it until somebody is there to hear it."""
+        self.logs = (*self.logs, log)[-HELD_LOGS_MAX:]
+
 
 class Parks:
     """All parked calls."""
 
-    def __init__(self, later: Callable[[float, Callable[[], None]], object]) -> None:
+    def __init__(self, seal: Seal, later: Callable[[float, Callable[[], None]], object]) -> None:
+        self._seal = seal
         self._later = later
-        # A park does not outlive the process, nor need what names it.
-        self._seal = Seal([os.urandom(KEY_BYTES)])
         self._parks: dict[str, Park] = {}
         self._of: dict[Waiting, Park] = {}
 
@@ -104,6 +120,12 @@ class Parks:
         """The call that uses this connection, if it is one that has asked."""
         found = (waiting for waiting in self._of if waiting.exchange.lease == owner)
         return next(found, None) if owner else None
+
+    def away(self, owner: str) -> Park | None:
+        """The call that uses this connection, if its client has gone to fetch an answer."""
+        waiting = self.find(owner)
+        park = None if waiting is None else self._of[waiting]
+        return park if park is not None and park.id else None
 
     def ask(self, waiting: Waiting, question: Question) -> None:
         """A server asks something in the middle of a call."""
@@ -141,10 +163,8 @@ class Parks:
         if claims is None:
             return False
         park = self._parks.get(claims.decode())
-        if park is None:
-            exchange.end(Failed(invalid_params(LOST)))
-        elif park.principal != exchange.caller.principal or park.mark != _mark(exchange):
-            exchange.end(Failed(invalid_params(_FOREIGN)))
+        if park is None or park.mark != mark(exchange):
+            exchange.end(Failed(invalid_params(INVALID)))
         else:
             self._go_on(park, exchange)
         return True
@@ -162,7 +182,7 @@ class Parks:
         self._later(PARK_SECONDS_MAX, partial(self._expire, park, park.id))
         waiting.rest()
         state = self._seal.seal(KIND, park.id.encode())
-        requests = members.join((key, _entry(question)) for key, question in questions.items())
+        requests = members.join((key, entry_of(question)) for key, question in questions.items())
         result = members.join(
             [
                 ("resultType", INPUT_REQUIRED),
@@ -176,7 +196,12 @@ class Parks:
         # Once only: who comes with the same state again comes too late.
         del self._parks[park.id]
         park.id = ""
+        before = park.waiting.exchange
         park.waiting.wake(exchange)
+        logs, park.logs = park.logs, ()
+        if exchange.caller.log_level == before.caller.log_level:
+            for log in logs:
+                exchange.tell(exchange, log)
         if park.ending is not None:
             del self._of[park.waiting]
             park.waiting.finish(park.ending)
@@ -199,10 +224,12 @@ class Parks:
         park.waiting.abandon()
 
 
-def _entry(question: Question) -> bytes:
+def entry_of(question: Question) -> bytes:
+    """A question as one of `inputRequests`."""
     entry = [("method", members.text(question.method))]
-    if question.params is not None:
-        entry.append(("params", question.params))
+    params = embedded(question.method, question.params)
+    if params is not None:
+        entry.append(("params", params))
     return members.join(entry)
 
 
@@ -219,11 +246,3 @@ def _no_answer(method: str) -> Result | Failure:
         return Result(b"", b'{"action":"cancel"}')
     code = -1 if method == "sampling/createMessage" else INTERNAL_ERROR
     return Failure(None, codec.error(code, "The client has not come back with an answer"))
-
-
-def _mark(exchange: Exchange) -> bytes:
-    """What must be the same when a client comes back: the call and its arguments."""
-    found = exchange.found
-    parts = [exchange.caller.profile.encode(), exchange.method.name.encode()]
-    parts += [bytes(found[name]) for name in ("name", "uri", "arguments") if name in found]
-    return blake2b(b"\0".join(b"%d:%b" % (len(part), part) for part in parts)).digest()

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from anyport.config.schema import ProfileConfig
 from anyport.policy.judge import ToolRules
+from anyport.protocol.extension import APPS, merged_extensions
 from anyport.protocol.method import Kind
 from anyport.routing.catalog import Catalog, Entry, View
 from anyport.routing.names import Naming
@@ -26,6 +27,7 @@ class Profile:
             allows=lambda slug, native: rules.judge(slug, native).allowed,
             slugs=config.servers,
             local_tools=local_tools if config.gateway_tools else (),
+            settings=lambda slug, extension: servers[slug].extensions.get(extension),
         )
         self._view = view
         self.catalog = Catalog(view, ())
@@ -35,6 +37,19 @@ class Profile:
     def transparent(self) -> bool:
         """One server under its own names."""
         return self._view.transparent
+
+    @property
+    def extensions(self) -> Mapping[str, bytes]:
+        """What its servers offer, or last offered, with the settings that hold for all of them.
+
+        For a server of which nothing is known yet, none do.
+        """
+        offered = merged_extensions(server.extensions for server in self.servers.values())
+        if any(is_awaited(server) for server in self.servers.values()):
+            offered = dict.fromkeys(offered, b"{}")
+        if self.catalog.has_views:
+            offered.setdefault(APPS, b"{}")
+        return offered
 
     @property
     def settled(self) -> bool:

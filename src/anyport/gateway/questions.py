@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from anyport.config.address import is_local
 from anyport.protocol import meta
 from anyport.protocol.capability import ClientCapabilities
 from anyport.protocol.exchange import Exchange, Question, Session
 from anyport.protocol.method import QUESTIONS
+from anyport.protocol.openable import unfit_question
 from anyport.upstream.connection import Connection
 from anyport.upstream.server import LeaseKey, Server
 from anyport.wire import codec, members
@@ -29,6 +31,15 @@ QUESTION_SECONDS_MAX: Final = 600.0
 OPEN_QUESTIONS_MAX: Final = 256
 """Questions of all servers together that no client has answered yet."""
 
+_TOO_MANY: Final = codec.error(-32000, "Too many questions are waiting for an answer")
+
+
+class Audience(NamedTuple):
+    """Whom a question is for."""
+
+    capabilities: ClientCapabilities
+    put: Callable[[Question], None]
+
 
 class Work(Protocol):
     """The relay, as questions see it."""
@@ -38,6 +49,9 @@ class Work(Protocol):
 
     def exchange_on(self, owner: str) -> Exchange | None:
         """The call that has a connection to itself, once the server knows of it."""
+
+    def audience(self, server: Server, line: Connection, request: Request) -> Audience | None:
+        """Whom a server asks that asks for one of its tasks; None if it does not."""
 
     def may_ask(self, exchange: Exchange) -> bool:
         """Whether there is room for one more question."""
@@ -67,6 +81,14 @@ class Questions:
         if request.method == "ping":
             connection.answer(request.id, Result(request.id, b"{}"))
             return
+        audience = self._work.audience(server, connection, request)
+        if audience is not None:
+            refusal = self._refusal(connection, request, server, audience.capabilities)
+            if refusal is None:
+                audience.put(self._question(connection, request))
+            else:
+                connection.answer(request.id, Failure(request.id, refusal))
+            return
         exchange = self._cause(server, key)
         session = self._sessions.get(key.owner)
         if exchange is not None:
@@ -75,12 +97,9 @@ class Questions:
             capabilities = session.capabilities
         else:
             capabilities = None
-        refusal = refusal_of(request, capabilities)
-        room = exchange is None or self._work.may_ask(exchange)
-        if refusal is None and (len(self._open) >= OPEN_QUESTIONS_MAX or not room):
-            refusal = codec.error(-32000, "Too many questions are waiting for an answer")
-        if (connection, request.id) in self._open:
-            refusal = codec.error(INVALID_REQUEST, "A request with this id is still open")
+        refusal = self._refusal(connection, request, server, capabilities)
+        if refusal is None and exchange is not None and not self._work.may_ask(exchange):
+            refusal = _TOO_MANY
         if refusal is not None:
             connection.answer(request.id, Failure(request.id, refusal))
             return
@@ -91,6 +110,27 @@ class Questions:
             session.ask(question)
         elif exchange is not None:
             self._work.ask(exchange, question)
+
+    def _refusal(
+        self,
+        connection: Connection,
+        request: Request,
+        server: Server,
+        capabilities: ClientCapabilities | None,
+    ) -> bytes | None:
+        """Why a question is not put to anybody, as an error for the server."""
+        if (connection, request.id) in self._open:
+            return codec.error(INVALID_REQUEST, "A request with this id is still open")
+        if len(self._open) >= OPEN_QUESTIONS_MAX:
+            return _TOO_MANY
+        refusal = refusal_of(request, capabilities)
+        if refusal is not None:
+            return refusal
+        local = is_local(server.config)
+        reason = unfit_question(request.method, request.params, local=local)
+        if reason is not None:
+            return codec.error(INVALID_PARAMS, f"This address is not passed on: {reason}")
+        return None
 
     def withdrawn(self, connection: Connection, notification: Notification) -> None:
         """A server cancels one of its questions."""
@@ -115,7 +155,7 @@ class Questions:
 
         token = _progress_token(request.params)
         progress = None if token is None else partial(_progress, connection, token)
-        question = Question(request.method, request.params, answered, progress)
+        question = Question(request.method, _bare(request.params), answered, progress)
         self._open[where] = question
         self._later(QUESTION_SECONDS_MAX, partial(self._expire, where, question))
         return question
@@ -155,10 +195,17 @@ def refusal_of(request: Request, capabilities: ClientCapabilities | None) -> byt
 
 
 def _is_url_mode(request: Request) -> bool:
-    if request.method != "elicitation/create" or request.params is None:
+    params = request.params
+    if request.method != "elicitation/create" or params is None or params[:1] != b"{":
         return False
-    mode = members.members(request.params).get("mode")
-    return mode is not None and bytes(mode) == b'"url"'
+    return members.string(members.members(params).get("mode")) == "url"
+
+
+def _bare(params: bytes | None) -> bytes | None:
+    """Without the name of a task that no client knows by that."""
+    if params is None or meta.RELATED_TASK.encode() not in params:
+        return params
+    return meta.restamp(params, {meta.RELATED_TASK: None})
 
 
 def _progress_token(params: bytes | None) -> bytes | None:

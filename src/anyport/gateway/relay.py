@@ -5,20 +5,26 @@ caller. Everything on the way is synchronous; what has to be waited for calls ba
 of a call is noted exactly once in the record, before the caller is told.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from anyport.gateway.deadlines import Deadlines
+from anyport.gateway.endings import Endings
 from anyport.gateway.errand import Errand
+from anyport.gateway.handles import Handles
 from anyport.gateway.leases import Leases
 from anyport.gateway.ledger import Habit, Ledger
 from anyport.gateway.mirror import contradiction
 from anyport.gateway.parks import Parks
 from anyport.gateway.profile import Profile
+from anyport.gateway.questions import Audience
+from anyport.gateway.states import States
+from anyport.gateway.tasks import Means as TaskMeans
+from anyport.gateway.tasks import Tasks
 from anyport.gateway.track import Run, Track
-from anyport.protocol.errors import Fault, Situation, not_running
+from anyport.protocol.errors import Fault, Situation, method_not_found, not_running
 from anyport.protocol.exchange import (
     Caller,
     Ending,
@@ -31,9 +37,12 @@ from anyport.protocol.exchange import (
 )
 from anyport.protocol.method import Travel
 from anyport.protocol.reading import PlainCall
+from anyport.protocol.seal import Seal
 from anyport.routing.route import Local, Route, Unroutable, resolve
+from anyport.upstream.connection import Call, Connection
 from anyport.upstream.server import Server
 from anyport.wire import members
+from anyport.wire.frame import Request
 
 BROKE: Final = "Internal error: the gateway failed to handle this request"
 SUBSCRIPTIONS: Final = frozenset({"resources/subscribe", "resources/unsubscribe"})
@@ -67,6 +76,11 @@ class World:
     """Takes what broke and should not have."""
     later: Callable[[float, Callable[[], None]], object]
     """Runs something after some seconds."""
+    now: Callable[[], float]
+    """The time of day: what clients carry for us may outlive the process."""
+    seal: Seal
+    spawn: Callable[[Coroutine[Any, Any, None], str], None]
+    """Runs a task of the loop that someone waits for."""
 
 
 class Relay:
@@ -84,7 +98,12 @@ class Relay:
         self.deadlines = deadlines
         self.leases = leases
         self.clock = world.clock
-        self.parks = Parks(world.later)
+        self.later = world.later
+        self.parks = Parks(world.seal, world.later)
+        self.states = States(world.seal, world.now)
+        self.endings = Endings(self.states)
+        means = TaskMeans(spawn=world.spawn, now=world.now)
+        self.tasks = Tasks(Handles(world.seal), means)
         self._profiles = profiles
         self._ledger = ledger
         self._report = world.report
@@ -109,6 +128,22 @@ class Relay:
         """Take an exchange on its way."""
         profile = self._profiles[exchange.caller.profile]
         self._ledger.identify(exchange)
+        extension = exchange.method.extension
+        if extension is not None and extension not in profile.extensions:
+            self._desk.wait_for_lists(profile, partial(self._extended, exchange, profile))
+        else:
+            self._begin(exchange, profile)
+
+    def _extended(self, exchange: Exchange, profile: Profile) -> None:
+        """A method that nobody has, unless a server turns out to have it."""
+        if exchange.ended:
+            return
+        if exchange.method.extension in profile.extensions:
+            self._begin(exchange, profile)
+        else:
+            exchange.end(Failed(method_not_found(exchange.method.name)))
+
+    def _begin(self, exchange: Exchange, profile: Profile) -> None:
         if exchange.method.travel in (Travel.LOCAL, Travel.MERGE):
             self._desk.answer(exchange, profile)
         elif "requestState" in exchange.found and self.parks.come_back(exchange):
@@ -139,6 +174,7 @@ class Relay:
             tell=run.front.tell,
             key=run.key,
             progress_token=plain.token,
+            reached=run.reached,
             name=track.public,
         )
         self._ledger.mark(exchange)
@@ -153,13 +189,14 @@ class Relay:
 
     # What exchanges need.
 
-    def open_exchanges(self, server: Server) -> list[Exchange]:
-        """What a server works on now."""
-        for term in list(self.deadlines.terms.values()):
-            if isinstance(term, Run) and term.track.server is server:
-                term.leave()
+    def open_exchanges(self, server: Server, of: Call | None = None) -> list[Exchange]:
+        """What a server works on now; or the one among it for which it was asked this."""
+        for run in [term for term in self.deadlines.terms.values() if isinstance(term, Run)]:
+            if run.track.server is server and (of is None or run.call is of):
+                run.leave()
         errands = [term for term in self.deadlines.terms.values() if isinstance(term, Errand)]
-        return [term.exchange for term in errands if term.server is server and term.under_way]
+        mine = [term for term in errands if term.server is server and term.under_way]
+        return [errand.exchange for errand in mine if of is None or errand.call is of]
 
     # What servers ask.
 
@@ -171,6 +208,10 @@ class Relay:
         waiting = self.parks.find(owner)
         return None if waiting is None else waiting.exchange
 
+    def audience(self, server: Server, line: Connection, request: Request) -> Audience | None:
+        """Whom a server asks that asks for one of its tasks; None if it does not."""
+        return self.tasks.audience(server, line, request)
+
     def may_ask(self, exchange: Exchange) -> bool:
         """Whether there is room for one more question."""
         return not exchange.lease or not self.parks.full(exchange.caller.principal)
@@ -178,7 +219,7 @@ class Relay:
     def ask(self, exchange: Exchange, question: Question) -> None:
         """Put a server's question to the client of a call."""
         errand = self.deadlines.terms.get(exchange) or self.parks.find(exchange.lease)
-        if exchange.lease and isinstance(errand, Errand):
+        if exchange.lease and exchange.caller.session is None and isinstance(errand, Errand):
             self.parks.ask(errand, question)
         else:
             exchange.tell(exchange, NeedInput(question))

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 from anyport import __version__
 from anyport.config.schema import Config, ServerConfig
-from anyport.gateway.cache import Known, ListCache
+from anyport.gateway.cache import ListCache
 from anyport.gateway.deadlines import SWEEP_SECONDS, Deadlines
 from anyport.gateway.describe import IDENTITY, describe
 from anyport.gateway.desk import Desk, Means
@@ -28,17 +28,22 @@ from anyport.gateway.leases import Leases
 from anyport.gateway.ledger import Ledger
 from anyport.gateway.memory import Memory
 from anyport.gateway.metrics import Metrics
+from anyport.gateway.mishap import mishap
 from anyport.gateway.profile import Profile
 from anyport.gateway.questions import Questions
 from anyport.gateway.relay import Relay, World
 from anyport.gateway.status import gateway_status
+from anyport.gateway.tasks import ABOUT_TASKS
 from anyport.gateway.tools import GATEWAY_TOOLS
 from anyport.protocol.errors import invalid_params
 from anyport.protocol.exchange import Caller, Exchange, Failed, Session
 from anyport.protocol.legacy_front import Description
 from anyport.protocol.method import Kind
+from anyport.protocol.seal import Seal
 from anyport.record.event import EventType, MetadataValue, Status
 from anyport.record.journal import Journal
+from anyport.record.keys import load_keys
+from anyport.record.ration import Ration
 from anyport.record.redact import Redactor
 from anyport.upstream.connection import Connection
 from anyport.upstream.environment import child_environment
@@ -86,7 +91,7 @@ class Gateway:
         self._group = asyncio.TaskGroup()
         self._awake: set[str] = set()
         """Sessions whose servers have been started; an empty name for callers without one."""
-        self._stderr_budget: dict[str, tuple[int, int]] = {}
+        self._stderr_ration = Ration(STDERR_EVENTS_PER_SECOND_MAX)
         self.warden = Warden()
         self.servers = self._make_servers(sole)
         self.profiles = {
@@ -97,13 +102,15 @@ class Gateway:
         chance = random.Random(os.urandom(32)).randbytes
         self._ledger = Ledger(self.journal, time.monotonic, chance, self.metrics)
         self._leases = Leases(self._later, sole=sole)
-        world = World(clock=time.monotonic, report=self.report, later=self._later)
+        keys, self.keys_warning = load_keys(state_dir, os.urandom)
+        self.seal = Seal(keys)
         self._deadlines.on_wake = self._sweep_later
+        world = self._world()
         self.relay = Relay(self.profiles, self._ledger, self._deadlines, self._leases, world)
         self.again = self.relay.again
         """What fronts call for a call that was made before."""
-        self.feed = Feed(self.profiles, self.relay.open_exchanges)
-        self._interest = Interest(self.feed)
+        self.feed = Feed(self.profiles, self.relay.open_exchanges, self.relay.parks.away)
+        self._interest = Interest(self.feed, self._later)
         self._questions = Questions(self.feed.sessions, self.relay, self._later)
         self._desk = Desk(self.relay, self.feed, self._interest, self._means())
         self.relay.desk = self._desk
@@ -124,6 +131,7 @@ class Gateway:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.relay.tasks.stop()
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS_MAX):
                 await asyncio.gather(*(server.stop() for server in self.servers.values()))
@@ -161,7 +169,8 @@ class Gateway:
         """How the gateway presents itself, known without waiting."""
         found = self.profiles[profile]
         instructions = {slug: server.instructions for slug, server in found.servers.items()}
-        return describe(found.config, instructions, transparent=found.transparent)
+        extensions, transparent = found.extensions, found.transparent
+        return describe(found.config, instructions, extensions, transparent=transparent)
 
     def status(self, profile: Profile) -> dict[str, Any]:
         """How the gateway and the servers of a profile are doing."""
@@ -223,18 +232,10 @@ class Gateway:
 
     def listed(self, server: Server, changed: frozenset[Kind]) -> None:
         """A server's lists were read."""
-        if changed:
-            known = Known(
-                listings=server.listings,
-                instructions=server.instructions,
-                dies_of_probe=server.learned.dies_of_probe,
-            )
-            self._cache.save(server.config, known)
+        self._cache.keep(server)
         for profile in self.profiles.values():
-            if changed and server.slug in profile.servers:
-                visible = profile.refresh()
-                if visible:
-                    self.feed.lists_changed(profile, visible)
+            if changed and server.slug in profile.servers and (visible := profile.refresh()):
+                self.feed.lists_changed(profile, visible)
         self._desk.lists_settled()
 
     def started(self, server: Server, key: LeaseKey) -> None:
@@ -250,19 +251,19 @@ class Gateway:
                 restarts=main.restarts,
             )
         self._desk.pass_level(server)
+        self.relay.tasks.renewed(server, key)
         self._interest.restore(server, key)
 
     def failed(self, server: Server, reason: str) -> None:
         """A server broke, or could not be started."""
         self.metrics.restarted(server.slug)
-        restarts = 0 if server.main is None else server.main.restarts
         self._note(
             "gateway.backend_failed",
             "failure",
             error_message=reason,
             server=server.slug,
             transport=server.transport,
-            restarts=restarts,
+            restarts=0 if server.main is None else server.main.restarts,
         )
         self._desk.lists_settled()
 
@@ -280,34 +281,26 @@ class Gateway:
         """A server says something on its own."""
         if notification.method == "notifications/cancelled":
             self._questions.withdrawn(line, notification)
+        elif notification.method in ABOUT_TASKS:
+            self.relay.tasks.told(server, line, notification.params or b"{}")
         else:
-            self.feed.told(server, key, notification)
+            self.feed.told(server, key, notification, line.about)
 
     def lost(self, server: Server, line: Connection) -> None:
         """A connection has ended."""
         self._questions.lost(line)
+        self.relay.tasks.lost(line)
 
     def wrote(self, server: Server, lines: list[str]) -> None:
         """A server wrote to its stderr: it goes into the record, never to a client."""
-        second = int(time.monotonic())
-        counted_in, count = self._stderr_budget.get(server.slug, (second, 0))
-        count = 0 if counted_in != second else count
-        for text in lines[: max(0, STDERR_EVENTS_PER_SECOND_MAX - count)]:
+        for text in lines[: self._stderr_ration.take(server.slug, len(lines), time.monotonic())]:
             self._note(
                 "gateway.stderr", method="notifications/stderr", server=server.slug, line=text
             )
-        self._stderr_budget[server.slug] = (second, count + len(lines))
 
     def report(self, error: BaseException) -> None:
         """Say on stderr that something broke which should not have."""
-        words = self._redact(f"{type(error).__name__}: {error}")
-        where = error.__traceback__
-        while where is not None and where.tb_next is not None:
-            where = where.tb_next
-        line = "" if where is None else f" ({where.tb_frame.f_code.co_qualname})"
-        sys.stderr.write(f"anyport: internal error: {words}{line}\n")
-
-    # The rest.
+        sys.stderr.write(f"anyport: internal error: {self._redact(mishap(error))}\n")
 
     def _make_servers(self, sole: bool) -> dict[str, Server]:
         setting = Setting(
@@ -322,11 +315,18 @@ class Gateway:
             slug: Server(config, setting, self) for slug, config in self.config.servers.items()
         }
         for server in servers.values():
-            known = self._cache.load(server.config, time.time())
-            server.listings = dict(known.listings)
-            server.instructions = known.instructions
-            server.learned.dies_of_probe = known.dies_of_probe
+            self._cache.recall(server, time.time())
         return servers
+
+    def _world(self) -> World:
+        return World(
+            clock=time.monotonic,
+            report=self.report,
+            later=self._later,
+            now=time.time,
+            seal=self.seal,
+            spawn=self.spawn,
+        )
 
     def _means(self) -> Means:
         return Means(

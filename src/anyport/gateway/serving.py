@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-from collections.abc import Callable
-from pathlib import Path
 
 from anyport.config.schema import UnknownProfile
 from anyport.gateway.api.around import Around
@@ -14,19 +12,12 @@ from anyport.ingress.http.older import OlderSessions
 from anyport.ingress.http.server import HttpIngress
 from anyport.ingress.http.sessions import Sessions
 from anyport.ingress.http.visit import Reception
-from anyport.protocol.seal import Seal
-from anyport.record.keys import load_keys
 from anyport.upstream.server import SHARED
 
 
-def http_ingress(
-    gateway: Gateway, state_dir: Path, host: str, warn: Callable[[str], None]
-) -> HttpIngress:
+def http_ingress(gateway: Gateway, host: str) -> HttpIngress:
     """The ingress of a gateway that is going to listen on `host`."""
     config = gateway.config.gateway
-    keys, warning = load_keys(state_dir, os.urandom)
-    if warning is not None:
-        warn(warning)
     try:
         default: str | None = gateway.config.profile().slug
     except UnknownProfile:
@@ -36,7 +27,7 @@ def http_ingress(
     )
     sessions = Sessions(
         gateway,
-        Seal(keys),
+        gateway.seal,
         os.urandom,
         sessions_max=config.sessions_max,
         idle_seconds=config.session_idle_seconds,

@@ -9,6 +9,7 @@ result that names a member twice is passed on here as it came, and refused there
 """
 
 from collections.abc import Callable, Hashable, Sequence
+from math import inf
 from typing import ClassVar, Final, Protocol
 
 import msgspec
@@ -21,15 +22,20 @@ from anyport.gateway.profile import Profile
 from anyport.protocol import meta
 from anyport.protocol.back import COMPLETE
 from anyport.protocol.exchange import Caller, Exchange, Front, Teller
+from anyport.protocol.kinds import may_be_strange
 from anyport.protocol.method import METHODS, Method
 from anyport.protocol.modern_front import complete
+from anyport.protocol.progress import reading
 from anyport.protocol.reading import CALL, PlainCall, split_token
-from anyport.protocol.revision import Era
+from anyport.protocol.revision import Era, Revision
 from anyport.protocol.shape import ABSENT, Shape, ShapedResult
 from anyport.routing.catalog import Catalog
 from anyport.upstream.connection import Answer, Call, Connection, Form, Lost
 from anyport.upstream.server import Server
 from anyport.wire import codec, members
+
+TRACKS_MAX: Final = 512
+"""Names that are remembered for one caller, with how their calls travel."""
 
 _COMPLETE: Final = b'{"resultType":%b,' % COMPLETE
 _COMPLETE_BYTES: Final = len(_COMPLETE)
@@ -59,8 +65,12 @@ class Track(msgspec.Struct, frozen=True, kw_only=True):
     modern_server: bool
     stamp: bytes
     """What the end of a result becomes."""
+    whole_stamp: bytes
+    """The same for a result that does not say that it is complete."""
     stamped: bool
     """Whether that is anything else."""
+    legacy: Revision | None
+    """The client's revision, where it may not have all kinds of content."""
 
     def answer(self, id: bytes, result: bytes, shape: Shape) -> bytes | None:
         """The answer for the client, if the result is as plain as the call was."""
@@ -68,18 +78,23 @@ class Track(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if shape.is_error is not ABSENT and bytes(shape.is_error) != b"false":
             return None
-        if shape.structured is not ABSENT and bytes(shape.structured)[:1] != b"{":
+        odd = shape.structured is not ABSENT and bytes(shape.structured)[:1] != b"{"
+        if odd or (self.legacy is not None and may_be_strange(result, self.legacy)):
             return None
-        if self.modern_server:
+        if shape.kind is not ABSENT:
+            # Some servers of sessions say it, too.
             if not result.startswith(_COMPLETE) or bytes(shape.kind) != COMPLETE:
                 return None
             if not self.stamped:
                 return _ANSWER_OPENED % (id, result[_COMPLETE_BYTES:])
-        elif not self.stamped:
-            return _ANSWER % (id, result)
-        elif shape.kind is not ABSENT or result[-2:-1] in b"{ \t\r\n":  # It may be empty.
+            return _ANSWER_STAMPED % (id, result[:-1], self.stamp)
+        if self.modern_server:
             return None
-        return _ANSWER_STAMPED % (id, result[:-1], self.stamp)
+        if not self.stamped:
+            return _ANSWER % (id, result)
+        if result[-2:-1] in b"{ \t\r\n":  # It may be empty.
+            return None
+        return _ANSWER_STAMPED % (id, result[:-1], self.whole_stamp)
 
     def params(self, plain: PlainCall) -> bytes:
         """The params that the server got, but for the number in them."""
@@ -132,6 +147,8 @@ class Run(msgspec.Struct, eq=False):
     key: Hashable
     started: float = 0.0
     call: Call | None = None
+    reached: float = -inf
+    """The progress that the client was told last."""
     _continued: Continued | None = None
 
     method: ClassVar[Method] = METHODS[CALL]
@@ -169,14 +186,22 @@ class Run(msgspec.Struct, eq=False):
         call, token = self.call, self.plain.token
         if self._continued is None and call is not None and token is not None:
             ours = b'{"progressToken":%d,' % call.number
-            size, opening = len(ours), _PROGRESS % token
-            frames = [
-                b"%b%b}" % (opening, params[size:]) for params in reports if params.startswith(ours)
-            ]
-            if len(frames) == len(reports):
-                self.teller.note(*frames)
+            if all(params.startswith(ours) for params in reports):
+                size, opening = len(ours), _PROGRESS % token
+                rising = [params for params in reports if self._rises(params)]
+                if rising:
+                    self.teller.note(*[b"%b%b}" % (opening, params[size:]) for params in rising])
                 return
         self.leave().progressed(reports)
+
+    def _rises(self, params: bytes) -> bool:
+        """Whether a report may be told: see `tell_progress`."""
+        reached = reading(params)
+        if reached is None:
+            return True
+        rises = reached > self.reached
+        self.reached = max(self.reached, reached)
+        return rises
 
     def leave(self) -> Continued:
         """Go on in the ordinary way."""
@@ -220,6 +245,23 @@ _INSIDE: Final = b'"arguments":{}'
 _ANSWERED: Final = b'"content":[]'
 
 
+def remember(exchange: Exchange, way: Way, habit: Callable[[Exchange, str, str], Habit]) -> None:
+    """Let the next call of that name take the track that this one leaves."""
+    memory = exchange.caller.memory
+    if exchange.context or len(memory) >= TRACKS_MAX:
+        return
+    key = (exchange.name, exchange.progress_token is None)
+    known: Track | None = memory.get(key)
+    catalog = way.profile.catalog
+    if known is not None and known.connection is way.connection and known.catalog is catalog:
+        about = exchange.found.get("_meta")
+        if known.about == (b"" if about is None else split_token(bytes(about))[0]):
+            return
+    track = track_of(exchange, way, habit(exchange, way.server.slug, way.native))
+    if track is not None:
+        memory[key] = track
+
+
 def track_of(exchange: Exchange, errand: Way, habit: Habit) -> Track | None:
     """The track on which a caller's next call like this one can travel, if there is one.
 
@@ -228,18 +270,26 @@ def track_of(exchange: Exchange, errand: Way, habit: Habit) -> Track | None:
     """
     caller, peer, raw = exchange.caller, errand.connection.peer, exchange.found.get("_meta")
     catalog, server = errand.profile.catalog, errand.server
+    modern_server = peer is not None and peer.revision.era is Era.MODERN
+    # What a session's server logs may have to be set before each call.
+    sets_level = caller.log_level is not None and not modern_server
     strange = caller.revision.lacks or (caller.session is None and raw is None) or exchange.lease
-    if peer is None or strange or catalog.public_uris or server.annotations(errand.native):
+    if (
+        peer is None
+        or sets_level
+        or strange
+        or catalog.public_uris
+        or server.annotations(errand.native)
+    ):
         return None
     about, token = (b"", None) if raw is None else split_token(bytes(raw))
     form = _form(exchange, errand, about) if token == exchange.progress_token else None
     if form is None:
         return None
-    modern_server = peer.revision.era is Era.MODERN
-    sample = (_COMPLETE if modern_server else b"{") + _ANSWERED
-    stamp = b"}"
+    stamps = [b"}", b"}"]
     if caller.revision.era is Era.MODERN:
-        stamp = complete(exchange, sample + b"}", IDENTITY).removeprefix(sample)
+        samples = (_COMPLETE + _ANSWERED, b"{" + _ANSWERED)
+        stamps = [complete(exchange, s + b"}", IDENTITY).removeprefix(s) for s in samples]
     return Track(
         caller=caller,
         catalog=catalog,
@@ -252,8 +302,10 @@ def track_of(exchange: Exchange, errand: Way, habit: Habit) -> Track | None:
         habit=habit,
         form=form,
         modern_server=modern_server,
-        stamp=stamp,
-        stamped=stamp != b"}",
+        stamp=stamps[0],
+        whole_stamp=stamps[1],
+        stamped=stamps[0] != b"}",
+        legacy=caller.revision if caller.revision.era is Era.LEGACY else None,
     )
 
 

@@ -27,6 +27,8 @@ UNSENT_BYTES_PAUSE: Final = 4 * 1024 * 1024
 class Outlet:
     """Writes to one descriptor; never blocks the loop where the descriptor allows that."""
 
+    mute = False
+
     def __init__(self, fd: int, before_write: Callable[[], None]) -> None:
         self.broken = False
         self.on_drained: Callable[[], None] | None = None

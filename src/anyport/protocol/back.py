@@ -4,7 +4,7 @@ Two adapters with one shape. They know what an era puts into requests and result
 know who asked, nor which bytes carry the answer.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
@@ -12,16 +12,27 @@ import msgspec
 from msgspec import Raw
 
 from anyport.protocol import meta
-from anyport.protocol.capability import lacking
+from anyport.protocol.capability import declares, lacking
 from anyport.protocol.errors import Situation, lost, missing_capability
 from anyport.protocol.exchange import Answered, Caller, Ending, Failed
+from anyport.protocol.extension import bridged_capabilities, bridged_extensions
 from anyport.protocol.revision import Era, Revision
 from anyport.protocol.shape import Shape
 from anyport.wire import members
 
 INPUT_REQUIRED: Final = b'"input_required"'
 COMPLETE: Final = b'"complete"'
+UNKNOWN_TYPE: Final = "answered with a type of result unknown to us"
+UNKNOWN_FORM: Final = "asked for input in a form unknown to us"
+_OF_ITSELF: Final = ("resultType", "ttlMs", "cacheScope")
 _COMPLETE_FIRST: Final = b'{"resultType":"complete",'
+_KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "sampling": ("context", "tools"),
+    "elicitation": ("form", "url"),
+    "roots": (),
+}
+"""What a client can be asked, and the kinds of it; `listChanged` and whatever else a session can
+hold means nothing to a single request."""
 _SERVER_INFO: Final = members.text(meta.SERVER_INFO)
 
 
@@ -63,7 +74,16 @@ class LegacyBack:
         return params
 
     def ending(self, result: bytes, shape: Shape, caller: Caller, slug: str) -> Ending:
-        """A legacy result is every client's result; a modern front completes it."""
+        """A legacy result is every client's result; a modern front completes it.
+
+        What only modern results say of themselves is told to no legacy client, whoever said it.
+        """
+        if asks_for_input(shape):  # In a session it would have asked.
+            return _misbehaved(slug, UNKNOWN_FORM)
+        if caller.revision.era is Era.LEGACY and (
+            len(shape.kind) or len(shape.ttl) or len(shape.scope)
+        ):
+            result = members.edit(result, dict.fromkeys(_OF_ITSELF))
         return Answered(result, shape)
 
 
@@ -73,6 +93,8 @@ class ModernBack:
 
     revision: Revision
     client_info: bytes
+    extensions: frozenset[str] = frozenset()
+    """What this server offers."""
 
     def params(self, params: bytes, about: Raw | None, caller: Caller) -> bytes:
         """Stamp the envelope of this hop."""
@@ -96,11 +118,11 @@ class ModernBack:
             return _permitted(result, shape, caller, slug)
         kind = bytes(shape.kind)
         if kind == INPUT_REQUIRED:
-            return _inquiry(result) or _misbehaved(slug, "asked for input in a form unknown to us")
+            return inquiry_of(result) or _misbehaved(slug, UNKNOWN_FORM)
         if kind not in (b"", COMPLETE):
-            return _misbehaved(slug, "answered with a type of result unknown to us")
+            return _misbehaved(slug, UNKNOWN_TYPE)
         if len(shape.ttl) or len(shape.scope):
-            result = members.edit(result, dict.fromkeys(("resultType", "ttlMs", "cacheScope")))
+            result = members.edit(result, dict.fromkeys(_OF_ITSELF))
         elif result.startswith(_COMPLETE_FIRST):
             result = b"{" + result[len(_COMPLETE_FIRST) :]
         elif kind:
@@ -111,7 +133,25 @@ class ModernBack:
 
     def _restamped(self, about: bytes, caller: Caller) -> bytes:
         level = None if caller.log_level is None else members.text(caller.log_level)
-        return members.edit(about, self._envelope(_bridged(caller), level))
+        return members.edit(about, self._envelope(self._bridged(caller), level))
+
+    def _bridged(self, caller: Caller) -> bytes:
+        """What the caller can be asked through this gateway, as a declaration."""
+        raw = caller.capabilities.raw
+        if caller.revision.era is Era.MODERN:
+            return bridged_capabilities(raw, Era.MODERN, self.extensions)
+        if caller.session is None:
+            return b"{}"
+        declared: list[tuple[str, bytes]] = []
+        for question, kinds in _KINDS.items():
+            if question in caller.capabilities.questions:
+                own = caller.capabilities
+                has = [(kind, b"{}") for kind in kinds if declares(own, question, {kind: {}})]
+                declared.append((question, members.join(has)))
+        extensions = bridged_extensions(raw, Era.LEGACY, self.extensions)
+        if extensions is not None:
+            declared.append(("extensions", extensions))
+        return members.join(declared)
 
     def _envelope(self, capabilities: bytes, level: bytes | None) -> Mapping[str, bytes | None]:
         return {
@@ -146,14 +186,15 @@ def asks_for_input(shape: Shape) -> bool:
     return bytes(shape.kind) == INPUT_REQUIRED
 
 
-def back_for(revision: Revision, client_info: bytes) -> Back:
-    """The adapter for a server that speaks this revision."""
+def back_for(revision: Revision, client_info: bytes, extensions: Iterable[str] = ()) -> Back:
+    """The adapter for a server that speaks this revision, and offers these extensions."""
     if revision.era is Era.LEGACY:
         return LegacyBack()
-    return ModernBack(revision, client_info)
+    return ModernBack(revision, client_info, frozenset(extensions))
 
 
-def _inquiry(result: bytes) -> Inquiry | None:
+def inquiry_of(result: bytes) -> Inquiry | None:
+    """What a result that asks for input asks; None if it is not written as it should be."""
     try:
         found = members.members(result)
         asked = members.members(found.get("inputRequests", msgspec.Raw(b"{}")))
@@ -174,40 +215,21 @@ def _inquiry(result: bytes) -> Inquiry | None:
 def _permitted(result: bytes, shape: Shape, caller: Caller, slug: str) -> Ending:
     """A result for a modern client: it may be asked only what this very request declared."""
     if not asks_for_input(shape):
-        return Answered(result, shape)
-    inquiry = _inquiry(result)
+        known = bytes(shape.kind) in (b"", COMPLETE)
+        return Answered(result, shape) if known else _misbehaved(slug, UNKNOWN_TYPE)
+    inquiry = inquiry_of(result)
     try:
         asked = () if inquiry is None else inquiry.requests.values()
         missing = lacking(asked, caller.capabilities)
     except KeyError:
         inquiry = None
     if inquiry is None:
-        return _misbehaved(slug, "asked for input in a form unknown to us")
+        return _misbehaved(slug, UNKNOWN_FORM)
     return Failed(missing_capability(slug, missing)) if missing else Answered(result, shape)
 
 
 def _misbehaved(slug: str, words: str) -> Failed:
     return Failed(lost(slug, Situation.MISBEHAVED, words))
-
-
-def _bridged(caller: Caller) -> bytes:
-    """What the caller can be asked through this gateway, as a declaration."""
-    if caller.revision.era is Era.MODERN:
-        return _without_extensions(caller.capabilities.raw)
-    if caller.session is None:
-        return b"{}"
-    # `listChanged` and whatever else a session can hold means nothing to a single request.
-    declared: list[tuple[str, bytes]] = []
-    for question in ("sampling", "elicitation", "roots"):
-        if question in caller.capabilities.questions:
-            modes = b'{"form":{},"url":{}}' if caller.capabilities.elicitation_url else b"{}"
-            declared.append((question, modes if question == "elicitation" else b"{}"))
-    return members.join(declared)
-
-
-def _without_extensions(raw: bytes) -> bytes:
-    # An extension adds methods, result types and URIs that a gateway must know to carry.
-    return members.edit(raw, {"extensions": None}) if b'"extensions"' in raw else raw
 
 
 def server_capabilities(raw: msgspec.Raw | None) -> dict[str, msgspec.Raw]:

@@ -14,6 +14,8 @@ BATCH_MAX: Final = 100
 class Batch:
     """The answers to one batch, sent together when the last is there."""
 
+    mute = False
+
     def __init__(self, teller: Teller) -> None:
         self.teller = teller
         self._answers: list[bytes] = []

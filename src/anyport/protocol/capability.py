@@ -4,13 +4,14 @@ Clients: which questions they answer. The gateway: one fixed declaration for eac
 that `initialize` and `server/discover` can be answered before any server has started.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
+from anyport.protocol.extension import EXTENSIONS, TASKS
 from anyport.protocol.method import QUESTIONS
 from anyport.protocol.revision import Revision
 from anyport.wire import members
@@ -92,15 +93,26 @@ def _mode(kind: str, params: bytes | None) -> str | None:
 
 
 def _declares(capabilities: ClientCapabilities, kind: str, mode: str) -> bool:
+    return declares(capabilities, kind, {mode: {}})
+
+
+def declares(capabilities: ClientCapabilities, kind: str, within: object) -> bool:
+    """Whether a client has declared a capability, and all that is asked for within it."""
     declared = msgspec.json.decode(capabilities.raw, type=dict[str, object]).get(kind)
-    return isinstance(declared, dict) and isinstance(declared.get(mode), dict)
+    if not isinstance(declared, dict):
+        return False
+    wanted = within if isinstance(within, dict) else {}
+    return all(isinstance(declared.get(name), dict) for name in wanted)
 
 
-def gateway_capabilities(revision: Revision) -> dict[str, object]:
+def gateway_capabilities(
+    revision: Revision, extensions: Mapping[str, bytes] | None = None
+) -> dict[str, object]:
     """What the gateway declares: everything it can serve, whichever servers are up.
 
     A legacy session can never learn of a capability later, so the declaration does not depend
-    on the moment; a list of a kind that no server has is simply empty.
+    on the moment; a list of a kind that no server has is simply empty. Only `extensions` are
+    those that some server is known to offer, with their settings.
     """
     declared: dict[str, object] = {
         "logging": {},
@@ -110,4 +122,13 @@ def gateway_capabilities(revision: Revision) -> dict[str, object]:
     }
     if revision.completions_capability:
         declared["completions"] = {}
+    if revision.tasks and TASKS in (extensions or {}):
+        declared["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+    shown = {
+        id: msgspec.Raw(settings)
+        for id, settings in (extensions or {}).items()
+        if revision.era in EXTENSIONS[id].eras
+    }
+    if shown:
+        declared["extensions"] = shown
     return declared

@@ -16,14 +16,7 @@ from msgspec import Raw
 from anyport.protocol.batch import BATCH_MAX, Batch
 from anyport.protocol.capability import NOTHING, ClientCapabilities
 from anyport.protocol.errors import Fault, Situation, method_not_found
-from anyport.protocol.exchange import (
-    Answered,
-    Caller,
-    Exchange,
-    Happening,
-    Pending,
-    Teller,
-)
+from anyport.protocol.exchange import Answered, Caller, Exchange, Happening, Pending, Teller
 from anyport.protocol.front import CANCELLED, ENDINGS, Relay, Tell, modern_caller, tell_ending
 from anyport.protocol.legacy_front import Description, LegacySession, initialize, tell_legacy
 from anyport.protocol.method import INITIALIZED, find_method
@@ -49,6 +42,7 @@ class Conversation:
     """One client's side of a conversation."""
 
     __slots__ = (
+        "_assumed",
         "_bytes_max",
         "_caller",
         "_new_session_id",
@@ -72,6 +66,7 @@ class Conversation:
         transport: str,
         new_session_id: Callable[[], str],
         principal: Principal = LOCAL,
+        assumed: Revision = UNNEGOTIATED,
         bytes_max: int = codec.INBOUND.bytes_max,
     ) -> None:
         self.session: LegacySession | None = None
@@ -83,6 +78,8 @@ class Conversation:
         self._transport = transport
         self._new_session_id = new_session_id
         self._principal = principal
+        self._assumed = assumed
+        """Of a client that skips the handshake."""
         self._bytes_max = bytes_max
         self._open: dict[Hashable, Pending] = {}
         self._question_ids = count(1)
@@ -97,7 +94,7 @@ class Conversation:
     @property
     def revision(self) -> Revision:
         """What was negotiated, or is assumed."""
-        return UNNEGOTIATED if self.session is None else self.session.revision
+        return self._assumed if self.session is None else self.session.revision
 
     @property
     def any_teller(self) -> Teller | None:
@@ -367,7 +364,7 @@ class Conversation:
             return Caller(
                 profile=self._profile,
                 session=None,
-                revision=UNNEGOTIATED,
+                revision=self._assumed,
                 capabilities=NOTHING,
                 principal=self._principal,
                 transport=self._transport,

@@ -19,6 +19,8 @@ SERVER_FAULT: Final = -32000
 HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_REVISION: Final = -32022
+URL_REQUIRED: Final = -32042
+"""Somebody has to open an address first; a word of 2025-11-25 alone."""
 
 
 class Situation(Enum):
@@ -107,7 +109,12 @@ def method_not_found(method: str) -> Fault:
 
 def missing_capability(slug: str, required: Mapping[str, object]) -> Fault:
     """A server needs what this request did not declare."""
-    words = f"Server '{slug}' needs a client that declares: {', '.join(required)}"
+    names = [
+        f"{name}.{kind}" if kind else name
+        for name, within in required.items()
+        for kind in (within if isinstance(within, dict) and within else ("",))
+    ]
+    words = f"Server '{slug}' needs a client that declares: {', '.join(names)}"
     return Fault(
         situation=Situation.MISSING_CAPABILITY,
         message=words,

@@ -7,6 +7,7 @@ knows which era the other speaks.
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
@@ -145,6 +146,10 @@ class Caller:
 class Teller(Protocol):
     """Takes frames to the client: the stream that one request's answer travels on."""
 
+    @property
+    def mute(self) -> bool:
+        """Whether nothing can be said before the answer."""
+
     def note(self, *frames: bytes) -> None:
         """Something on the way: progress, a log, a question."""
 
@@ -195,6 +200,8 @@ class Exchange(msgspec.Struct, eq=False, kw_only=True):
     key: Hashable = None
     """What its front keeps it under."""
     progress_token: bytes | None = None
+    reached: float = -inf
+    """The progress that the client was told last."""
     param_fields: tuple[tuple[str, str], ...] = ()
     """`Mcp-Param-*` headers that came with it."""
     context: Mapping[str, bytes | None] = NO_CONTEXT
@@ -212,6 +219,8 @@ class Exchange(msgspec.Struct, eq=False, kw_only=True):
     name: str = ""
     """The public name or URI it is about, for the record."""
     started: float = 0.0
+    reused: bool = False
+    """Whether it was answered with what its server had said before."""
     lease: str = ""
     """Whose the connection is that it uses, where it has that to itself."""
 

@@ -13,12 +13,19 @@ from typing import Any, Final
 
 import msgspec
 
+from anyport.protocol.extension import EXTENSIONS
 from anyport.wire import members
 
 ANNOTATION: Final = "x-mcp-header"
 PARAM_PREFIX: Final = "Mcp-Param-"
 NAMED_BY: Final[Mapping[str, str]] = MappingProxyType(
     {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+    | {
+        method: row.named_by
+        for row in EXTENSIONS.values()
+        if row.named_by is not None
+        for method in row.methods
+    }
 )
 """The methods that need an `Mcp-Name`, and the member of their params that it repeats."""
 

@@ -5,7 +5,7 @@ does not know what stands behind the gateway, nor which bytes carry the session.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -17,6 +17,7 @@ from anyport.protocol.capability import (
     gateway_capabilities,
 )
 from anyport.protocol.downgrade import downgrade
+from anyport.protocol.downgrade_question import inexpressible, question_for
 from anyport.protocol.errors import Fault, error_code, invalid_params
 from anyport.protocol.exchange import (
     Answered,
@@ -32,11 +33,12 @@ from anyport.protocol.exchange import (
     Teller,
 )
 from anyport.protocol.principal import LOCAL, Principal
+from anyport.protocol.progress import reading
 from anyport.protocol.revision import Revision, negotiate
 from anyport.protocol.session import State, Step, advance
-from anyport.protocol.shape import Shape
+from anyport.protocol.shape import OWN
 from anyport.wire import codec, members
-from anyport.wire.frame import METHOD_NOT_FOUND, Failure, Request, Result
+from anyport.wire.frame import INVALID_PARAMS, METHOD_NOT_FOUND, Failure, Request, Result
 
 LOG_LEVELS: Final = (
     "debug",
@@ -62,6 +64,8 @@ class Description(msgspec.Struct, frozen=True):
 
     server_info: bytes
     instructions: str | None
+    extensions: Mapping[str, bytes] = {}
+    """What its servers offer of them, with their settings."""
 
 
 class LegacySession:
@@ -139,8 +143,14 @@ class LegacySession:
             # the initialized notification" (basic/lifecycle).
             self._early.append((question, teller))
             return
-        number = next(self._question_ids)
         params = question.params
+        if params is not None:
+            params = question_for(question.method, params, self.revision)
+            if params is None:
+                words = inexpressible(question.method, self.revision)
+                question.answer(Failure(None, codec.error(INVALID_PARAMS, words)))
+                return
+        number = next(self._question_ids)
         if params is not None and question.on_progress is not None:
             # Two servers may use one token; ours is unique on this channel.
             params = meta.restamp(params, {meta.PROGRESS_TOKEN: b"%d" % number})
@@ -207,7 +217,7 @@ def initialize(request: Request, handshake: Handshake) -> bytes | Fault:
     description = handshake(revision, capabilities, None if client is None else bytes(client))
     result = {
         "protocolVersion": revision.name,
-        "capabilities": gateway_capabilities(revision),
+        "capabilities": gateway_capabilities(revision, description.extensions),
         "serverInfo": msgspec.Raw(description.server_info),
     }
     if description.instructions is not None:
@@ -220,9 +230,8 @@ def tell_legacy(exchange: Exchange, happening: Happening) -> None:
     teller = exchange.teller
     match happening:
         case Answered(result, shape):
-            caller = exchange.caller
-            if caller.session is not None and _may_be_new(shape, caller.revision):
-                result = downgrade(exchange.method.name, result, caller.revision)
+            if shape is not OWN:
+                result = downgrade(exchange.method.name, result, exchange.caller.revision, shape)
             teller.end(codec.result(exchange.id, result))
         case Refused(error):
             teller.end(codec.failure(exchange.id, error), error_code(error))
@@ -239,16 +248,20 @@ def tell_legacy(exchange: Exchange, happening: Happening) -> None:
             _ask(exchange, question)
 
 
-def _may_be_new(shape: Shape | None, revision: Revision) -> bool:
-    """Whether a result may hold what a revision does not have."""
-    return shape is None or bool(len(shape.structured)) or bool(revision.lacks)
-
-
 def tell_progress(exchange: Exchange, params: bytes) -> None:
-    """Tell a client of either era how far its request has come, under its own token."""
+    """Tell a client of either era how far its request has come, under its own token.
+
+    "The progress value MUST increase with each notification" (basic/utilities/progress): also
+    where a server is asked again, and begins to count again.
+    """
     token = exchange.progress_token
     if token is None:
         return
+    reached = reading(params)
+    if reached is not None:
+        if reached <= exchange.reached:
+            return
+        exchange.reached = reached
     ours = _OUR_TOKEN.match(params)
     if ours is not None:
         own = b'{"progressToken":%b%b' % (token, params[ours.end() :])
@@ -265,7 +278,7 @@ def refuse(question: Question) -> None:
 
 def _ask(exchange: Exchange, question: Question) -> None:
     session = exchange.caller.session
-    if session is None:
+    if session is None or exchange.teller.mute:
         refuse(question)
         return
     exchange.questions += (question,)

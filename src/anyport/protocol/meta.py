@@ -15,6 +15,7 @@ CLIENT_INFO: Final = PREFIX + "clientInfo"
 LOG_LEVEL: Final = PREFIX + "logLevel"
 SERVER_INFO: Final = PREFIX + "serverInfo"
 SUBSCRIPTION_ID: Final = PREFIX + "subscriptionId"
+RELATED_TASK: Final = PREFIX + "related-task"
 PROGRESS_TOKEN: Final = "progressToken"
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
@@ -22,6 +23,8 @@ BAGGAGE: Final = "baggage"
 
 REQUEST_KEYS: Final = (PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL)
 """What a modern request says of itself, and one hop's business only."""
+HOP_KEYS: Final = (*REQUEST_KEYS, SERVER_INFO, SUBSCRIPTION_ID)
+"""What modern messages say of themselves."""
 
 
 def restamp(payload: bytes, changes: Mapping[str, bytes | None]) -> bytes:

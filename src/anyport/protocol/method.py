@@ -9,6 +9,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
+from anyport.protocol.extension import SKILLS, TASKS
 from anyport.protocol.revision import REVISIONS, Era, Revision
 
 
@@ -38,6 +39,7 @@ class Kind(Enum):
     RESOURCES = "resources"
     TEMPLATES = "resourceTemplates"
     PROMPTS = "prompts"
+    SKILLS = "skills"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,10 @@ class Method:
     """The event type that the record keeps of it; None for what is not a call."""
     may_need_input: bool = False
     """Whether its answer may be `input_required`."""
+    extension: str | None = None
+    """The extension without which nobody has it."""
+    setting: str | None = None
+    """What a server must have set in that extension besides, to be asked."""
 
 
 _BOTH: Final = frozenset({Era.LEGACY, Era.MODERN})
@@ -96,6 +102,21 @@ _ROWS: Final = (
     Method(name="resources/subscribe", travel=Travel.BY_URI, eras=_LEGACY, kind=Kind.RESOURCES),
     Method(name="resources/unsubscribe", travel=Travel.BY_URI, eras=_LEGACY, kind=Kind.RESOURCES),
     Method(name="completion/complete", travel=Travel.BY_REFERENCE, eras=_BOTH),
+    Method(name="skills/list", travel=Travel.MERGE, eras=_BOTH, kind=Kind.SKILLS, extension=SKILLS),
+    Method(name="skills/get", travel=Travel.BY_URI, eras=_BOTH, kind=Kind.SKILLS, extension=SKILLS),
+    Method(
+        name="resources/directory/read",
+        travel=Travel.BY_URI,
+        eras=_BOTH,
+        kind=Kind.SKILLS,
+        extension=SKILLS,
+        setting="directoryRead",
+    ),
+    Method(name="tasks/get", travel=Travel.LOCAL, eras=_BOTH, extension=TASKS),
+    Method(name="tasks/cancel", travel=Travel.LOCAL, eras=_BOTH, extension=TASKS),
+    Method(name="tasks/update", travel=Travel.LOCAL, eras=_MODERN, extension=TASKS),
+    Method(name="tasks/result", travel=Travel.LOCAL, eras=_LEGACY, extension=TASKS),
+    Method(name="tasks/list", travel=Travel.LOCAL, eras=_LEGACY, extension=TASKS),
 )
 
 METHODS: Final[Mapping[str, Method]] = MappingProxyType({row.name: row for row in _ROWS})
@@ -112,6 +133,8 @@ CHANGES: Final[Mapping[Kind, str]] = MappingProxyType(
         # The protocol has no word of its own for templates: the resources' one covers both.
         Kind.TEMPLATES: "notifications/resources/list_changed",
         Kind.PROMPTS: "notifications/prompts/list_changed",
+        # Nor for skills, whose files are resources.
+        Kind.SKILLS: "notifications/resources/list_changed",
     }
 )
 """The notification that tells of a change in each kind of offer."""
@@ -143,7 +166,13 @@ def find_method(name: str, revision: Revision) -> Method | None:
     return _OF_REVISION[revision.name].get(name)
 
 
+def _has(revision: Revision, row: Method) -> bool:
+    if row.extension == TASKS and revision.era is Era.LEGACY and not revision.tasks:
+        return False
+    return revision.era in row.eras
+
+
 _OF_REVISION: Final = {
-    revision.name: {row.name: row for row in _ROWS if revision.era in row.eras}
+    revision.name: {row.name: row for row in _ROWS if _has(revision, row)}
     for revision in REVISIONS.values()
 }

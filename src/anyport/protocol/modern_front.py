@@ -25,9 +25,12 @@ from anyport.protocol.exchange import (
     Progress,
     Refused,
 )
+from anyport.protocol.freshness import repaired
 from anyport.protocol.legacy_front import LOG_LEVELS, refuse, tell_progress
+from anyport.protocol.method import Kind
 from anyport.protocol.revision import MODERN, Era, Revision, find_revision
 from anyport.protocol.shape import OWN, WHOLE, Shape, read_shape
+from anyport.protocol.upgrade import upgrade_error
 from anyport.wire import codec, members
 
 SUPPORTED: Final = tuple(revision.name for revision in MODERN)
@@ -41,12 +44,12 @@ CACHEABLE: Final = frozenset(
         "resources/list",
         "resources/templates/list",
         "resources/read",
+        "resources/directory/read",
+        "skills/list",
+        "skills/get",
     }
 )
 """Complete results of these must carry `ttlMs` and `cacheScope`."""
-
-CACHE_HINTS: Final = (("ttlMs", b"0"), ("cacheScope", b'"private"'))
-"""What is safe to say of an answer whose server gave no hints: use it once, keep it yourself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +118,8 @@ def tell_modern(exchange: Exchange, happening: Happening, server_info: bytes) ->
             whole = complete(exchange, result, server_info, shape)
             teller.end(codec.result(exchange.id, whole))
         case Refused(error):
+            if exchange.method.kind is Kind.RESOURCES:
+                error = upgrade_error(error)
             teller.end(codec.failure(exchange.id, error), error_code(error))
         case Failed(fault):
             revision = exchange.caller.revision
@@ -148,12 +153,12 @@ def complete(
     if not len(shape.kind):
         missing["resultType"] = b'"complete"'
     if name in CACHEABLE and bytes(shape.kind) in (b"", b'"complete"'):
-        hints = {"ttlMs": shape.ttl, "cacheScope": shape.scope}
-        missing |= {hint: value for hint, value in CACHE_HINTS if not len(hints[hint])}
+        missing |= repaired(shape)
     if not len(shape.about) and name != "subscriptions/listen":
         missing["_meta"] = b'{"%b":%b}' % (meta.SERVER_INFO.encode(), server_info)
         return members.append(result, missing) if shape is OWN else members.edit(result, missing)
-    stamp = {meta.SERVER_INFO: server_info}
+    # Tasks of a session are none of a client's that has no session.
+    stamp: dict[str, bytes | None] = {meta.SERVER_INFO: server_info, meta.RELATED_TASK: None}
     if name == "subscriptions/listen":
         stamp[meta.SUBSCRIPTION_ID] = exchange.id
     result = meta.restamp(result, stamp)

@@ -115,7 +115,7 @@ KINDS: Final[Mapping[EventType, Kind]] = MappingProxyType(
         ),
         "gateway.resource_read": Kind(
             meaning="A client reads a resource.",
-            metadata=(*_OF_A_CALL, "uri"),
+            metadata=(*_OF_A_CALL, "uri", "cached"),
             paired=True,
         ),
         "gateway.prompt_get": Kind(

@@ -4,8 +4,8 @@ Every request gets an id of our own that is never used again, so that no answer 
 wrong caller. Knows JSON-RPC and the few words both eras share; what an era adds is in `back`.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import msgspec
@@ -95,6 +95,8 @@ class Peer:
     back: Back
     server_info: bytes = b"{}"
     instructions: str | None = None
+    extensions: Mapping[str, bytes] = field(default_factory=dict)
+    """Of those it declared, the ones that we know, with their settings."""
 
     def offers(self, capability: str, flag: str | None = None) -> bool:
         """Whether it declared a capability, and a flag of it."""
@@ -136,6 +138,8 @@ class Connection:
         self.stray_count = 0
         """Answers nobody had asked for."""
         self.lost: Lost | None = None
+        self.level: str | None = None
+        """How talkative the server was told to be; see `level`."""
         self.over: str | None = None
         """Why nothing new should be asked on it; what is under way may still be answered."""
         self._channel = channel
@@ -146,6 +150,10 @@ class Connection:
         self._last_number = numbers_used
         self._open: dict[int, Call] = {}
         self._waiting: dict[int, Call] = {}
+        self._heard: dict[int, Call] = {}
+        """Calls that were answered, and of whose progress somebody still wants to hear."""
+        self.about: Call | None = None
+        """With which the server says what it says now, where the channel knows that."""
 
     @property
     def usable(self) -> bool:
@@ -243,6 +251,11 @@ class Connection:
             self.notify("notifications/cancelled", members.join(params))
         self._admit()
 
+    def hear(self, call: Call) -> Callable[[], object]:
+        """Take progress of a call that was answered; what is returned ends that."""
+        self._heard[call.number] = call
+        return lambda: self._heard.pop(call.number, None)
+
     def notify(self, method: str, params: bytes | None) -> None:
         """Send a notification."""
         self._channel.send(codec.notification(method, params), None)
@@ -285,10 +298,9 @@ class Connection:
         return reports
 
     def receive(self, raw: bytes | Overlong, of: Call | None = None) -> None:
-        """Take one message from the server.
+        """Take one message from the server, and with which call it came, if the channel knows.
 
-        Where the channel knows of which call it came, an error that names no call of ours is
-        that call's: servers answer so when they could not read the request.
+        Then an error that names no call of ours is its: servers could not read that request.
         """
         if isinstance(raw, Overlong):
             words = f"answered with {raw.size} bytes; the limit is {self._bounds.bytes_max}"
@@ -305,16 +317,17 @@ class Connection:
             words = f"answered with something that is not JSON-RPC: {frame.message}"
             self._spoiled(frame.id or codec.id_at_edge(raw), raw, words)
             return
-        if isinstance(frame, Result):
-            self._answered(frame)
-            return
+        self.about = of
         try:
             self._take(frame, of)
         except members.Ambiguous:
             self.noise_count += 1
+        self.about = None
 
     def _take(self, frame: Frame, of: Call | None) -> None:
         match frame:
+            case Result():
+                self._answered(frame)
             case Failure(id=id):
                 if of is not None and codec.own_number(id) not in self._open:
                     self.settle(of, frame)
@@ -355,7 +368,7 @@ class Connection:
         self._reported(codec.own_number(None if token is None else bytes(token)), params)
 
     def _reported(self, token: int, params: bytes) -> None:
-        call = self._open.get(token)
+        call = self._open.get(token) or self._heard.get(token)
         if call is None or call.on_progress is None:
             self.stray_count += 1
             return

@@ -6,6 +6,7 @@ gets `initialize` too, and the first usable answer to either decides.
 """
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,7 @@ import msgspec
 from anyport.protocol import meta
 from anyport.protocol.back import back_for, server_capabilities
 from anyport.protocol.errors import UNSUPPORTED_REVISION, error_code
+from anyport.protocol.extension import TASKS, declared_extensions
 from anyport.protocol.revision import (
     NEWEST_LEGACY,
     NEWEST_MODERN,
@@ -21,6 +23,7 @@ from anyport.protocol.revision import (
     Revision,
     find_revision,
 )
+from anyport.protocol.task import offers_tasks
 from anyport.upstream.connection import Answer, Connection, Lost, Peer
 from anyport.wire import members
 from anyport.wire.frame import Failure, Result
@@ -49,6 +52,8 @@ class Introduction:
     """What a legacy server may ask of us, for the whole connection."""
     protocol: str
     """`auto`, `modern`, `legacy` or a revision, as configured."""
+    to_be_asked: bool = False
+    """Whether a server that keeps no session, and so cannot ask, is of no use."""
 
 
 async def shake_hands(connection: Connection, introduction: Introduction) -> Peer:
@@ -153,13 +158,7 @@ def legacy_peer(result: bytes, introduction: Introduction) -> Peer:
     revision = find_revision(version)
     if revision is None or revision.era is not Era.LEGACY:
         raise HandshakeFailed(f"it speaks revision {version!r}, which is not one we know")
-    return Peer(
-        revision=revision,
-        back=back_for(revision, introduction.client_info),
-        capabilities=server_capabilities(found.get("capabilities")),
-        server_info=bytes(found.get("serverInfo", msgspec.Raw(b"{}"))),
-        instructions=members.string(found.get("instructions")),
-    )
+    return _peer(revision, found, found.get("serverInfo"), introduction)
 
 
 def _modern_peer(answer: Result | Failure, introduction: Introduction) -> Peer | None:
@@ -198,12 +197,26 @@ def discovered(result: bytes, introduction: Introduction) -> Peer | None:
         return None
     about = found.get("_meta")
     identity = server_capabilities(about).get(meta.SERVER_INFO)
+    return _peer(NEWEST_MODERN, found, identity, introduction)
+
+
+def _peer(
+    revision: Revision,
+    found: Mapping[str, msgspec.Raw],
+    identity: msgspec.Raw | None,
+    introduction: Introduction,
+) -> Peer:
+    capabilities = server_capabilities(found.get("capabilities"))
+    extensions = declared_extensions(capabilities.get("extensions"), revision.era)
+    if revision.tasks and offers_tasks(capabilities.get("tasks")):
+        extensions[TASKS] = b"{}"
     return Peer(
-        revision=NEWEST_MODERN,
-        back=back_for(NEWEST_MODERN, introduction.client_info),
-        capabilities=server_capabilities(found.get("capabilities")),
+        revision=revision,
+        back=back_for(revision, introduction.client_info, extensions),
+        capabilities=capabilities,
         server_info=b"{}" if identity is None else bytes(identity),
         instructions=members.string(found.get("instructions")),
+        extensions=extensions,
     )
 
 

@@ -187,6 +187,8 @@ class Remote:
             opened = self._connected(modern, finding.numbers_used)
             opened.connection.peer = peer
             return opened
+        if finding.session is None and greeting.introduction.to_be_asked:
+            raise HandshakeFailed("it keeps no session in which it could ask")
         session = SessionChannel(
             client, outgoing, greeting, traveller.on_over, traveller.on_renewed
         )

@@ -6,7 +6,7 @@ shows what it would offer. Decides nothing about clients; tells its `Owner` what
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -15,19 +15,19 @@ from anyport.protocol.headers import NO_ANNOTATIONS, Annotations
 from anyport.protocol.method import CHANGES, Kind
 from anyport.protocol.principal import Principal
 from anyport.protocol.revision import Era
-from anyport.routing.offers import Listing
 from anyport.upstream.connection import Connection, Hearer, Peer
 from anyport.upstream.handshake import Introduction
-from anyport.upstream.listing import Reader
+from anyport.upstream.listing import tells_changes
+from anyport.upstream.lists import Lines, Lists, Readings
 from anyport.upstream.owner import Owner
 from anyport.upstream.road import Catalogue, Learned, Surroundings
+from anyport.upstream.shelf import Shelf
 from anyport.upstream.tender import Ready, State, Tender, Watcher
-from anyport.upstream.watch import Ticking, Watch
+from anyport.upstream.watch import ACKNOWLEDGED, Ticking, Watch
 from anyport.wire import members
 from anyport.wire.frame import Notification
 
-RELIST_SECONDS_MIN: Final = 2.0
-"""Between two looks at the lists of a server that says all the time that they changed."""
+UPDATED: Final = "notifications/resources/updated"
 
 _CHANGED: Final[Mapping[str, tuple[Kind, ...]]] = {
     method: tuple(kind for kind in Kind if CHANGES[kind] == method) for method in CHANGES.values()
@@ -64,6 +64,8 @@ class Setting:
     clock: Callable[[], float]
     sole: bool = True
     """There is one client: what it opens first serves for everything."""
+    shelf: Shelf = field(default_factory=Shelf)
+    """What servers allow to be said again."""
 
 
 class Server:
@@ -72,9 +74,9 @@ class Server:
     def __init__(self, config: ServerConfig, setting: Setting, owner: Owner) -> None:
         self.config = config
         self.slug = config.slug
-        self.listings: dict[Kind, Listing] = {}
-        """The last known lists."""
         self.instructions: str | None = None
+        self.extensions: Mapping[str, bytes] = {}
+        """What it offers, or last offered, of those that we know, with their settings."""
         self.learned = Learned()
         self.listed = False
         """Whether the lists are those of the process that runs, or will never come."""
@@ -92,14 +94,23 @@ class Server:
         """Connections on which a modern server is asked for a handshake."""
         self._may_shake_hands = False
         """It is modern, and has not refused one."""
-        self._reader = Reader(config)
+        self._time = Ticking(
+            later=setting.later,
+            clock=setting.clock,
+            chance=lambda: setting.surroundings(config).chance(),
+        )
+        readings = Readings(
+            lines=self._lines,
+            spawn=lambda work: setting.spawn(work, f"list {self.slug}"),
+            time=self._time,
+            done=self._lists_read,
+        )
+        self.lists = Lists(config, readings)
+        self.listings = self.lists.known
+        """The last known lists."""
+        self.shelf = setting.shelf
         self._latest: LeaseKey | None = None
         """Of those over which it may ask, the connection that last said something of its lists."""
-        self._stale: set[Kind] = set()
-        self._listing = False
-        self._listed_at = float("-inf")
-        self._refreshed: list[Callable[[], None]] = []
-        """Who waits for the tools to be read again."""
 
     @property
     def obstacle(self) -> str | None:
@@ -156,7 +167,7 @@ class Server:
     @property
     def _widening(self) -> bool:
         """Whether a client is on its way who may see more than any before."""
-        if self.modern or self._reader.complete:
+        if self.modern or self.lists.complete:
             return False
         return any(
             key.interactive and tender.state in (State.STARTING, State.READY)
@@ -238,20 +249,22 @@ class Server:
             if tender.state is State.READY and tender.connection is not None
         ]
 
-    def watch(self, uris: frozenset[str]) -> None:
-        """Have a modern server tell when these resources change."""
-        for watch in self._watches.values():
-            if watch is not None:
-                watch.follow(uris)
+    def watch(
+        self, uris: frozenset[str], tasks: frozenset[str], expect: Callable[[], Callable[[], None]]
+    ) -> None:
+        """Have a modern server tell when these resources and tasks change."""
+        for watch in filter(None, self._watches.values()):
+            watch.follow(uris, tasks, expect())
 
     def mark_stale(self, kinds: tuple[Kind, ...]) -> None:
         """These lists may have changed: read them again, soon but not too often."""
-        self._stale.update(kinds)
-        if self._listing or not self._stale:
-            return
-        self._listing = True
-        wait = max(0.0, self._listed_at + RELIST_SECONDS_MIN - self._setting.clock())
-        self._setting.later(wait, self._relist)
+        self.lists.mark_stale(kinds)
+
+    def hears(self, kind: Kind) -> bool:
+        """Whether it would tell us now that a list has changed."""
+        watch = next(filter(None, self._watches.values()), None)
+        told = self.peer is not None and tells_changes(self.peer, kind)
+        return told and watch is not None and watch.hears(kind)
 
     def annotations(self, tool: str) -> Annotations:
         """Which arguments of a tool are repeated in header fields."""
@@ -260,8 +273,7 @@ class Server:
 
     def refresh_tools(self, then: Callable[[], None]) -> None:
         """Read the tools again, then call back."""
-        self._refreshed.append(then)
-        self.mark_stale((Kind.TOOLS,))
+        self.lists.refresh_tools(then)
 
     def _tried(self, ready: Ready, lease: Connection | str) -> None:
         """A server that has no handshake serves this caller as it serves all others."""
@@ -277,6 +289,7 @@ class Server:
             client_info=self._setting.client_info,
             capabilities=key.capabilities,
             protocol=Era.LEGACY.value if trial else self.config.protocol,
+            to_be_asked=trial,
         )
         watcher = Watcher(
             on_ready=lambda connection: self._ready(key, connection),
@@ -303,41 +316,35 @@ class Server:
 
     def _ready(self, key: LeaseKey, connection: Connection) -> None:
         peer = connection.peer
-        if peer is not None:
-            self.instructions = peer.instructions
-        if key not in self.tenders:
+        if peer is None or key not in self.tenders:
             return
+        self.instructions = peer.instructions
         self._trials.discard(key)
         if self.tenders[key] is self.main:
+            self.extensions = peer.extensions
             self._may_shake_hands = self.config.protocol == "auto"
         self._watches[key] = self._watch(key, connection)
         self._owner.started(self, key)
         if self.tenders[key] is not self.main and (self.modern or not key.interactive):
             return
         self._latest = key
-        if self._listing:
-            self._stale.update(Kind)
-            return
-        self._listing = True
-        self._stale.update(Kind)
-        self._setting.spawn(self._read_lists(), f"list {self.slug}")
+        self.shelf.clear(self.slug)
+        self.lists.read_all()
 
     def _watch(self, key: LeaseKey, connection: Connection) -> Watch | None:
         peer = connection.peer
         if peer is None or peer.revision.era is Era.LEGACY:
             return None
-        chance = self._setting.surroundings(self.config).chance
-        time = Ticking(later=self._setting.later, clock=self._setting.clock, chance=chance)
-        watch = Watch(connection, peer.back, time, lambda uris: self._missed(key, connection, uris))
+        watch = Watch(connection, peer.back, self._time, partial(self._missed, key, connection))
         watch.follow(frozenset())
         return watch
 
     def _missed(self, key: LeaseKey, connection: Connection, uris: frozenset[str]) -> None:
         """Nobody was listening for a while: whatever could have changed is taken to have."""
         self.mark_stale(tuple(Kind))
+        self.shelf.clear(self.slug)
         for uri in uris:
-            params = members.join([("uri", members.text(uri))])
-            changed = Notification("notifications/resources/updated", params)
+            changed = Notification(UPDATED, members.join([("uri", members.text(uri))]))
             self._owner.told(self, key, connection, changed)
 
     def _broken(self, key: LeaseKey, reason: str) -> None:
@@ -356,44 +363,38 @@ class Server:
 
     def _heard(self, key: LeaseKey, line: Connection, notification: Notification) -> None:
         kinds = _CHANGED.get(notification.method)
-        if kinds is None:
-            self._owner.told(self, key, line, notification)
-        else:
+        if kinds is not None:
             self._latest = key
             self.mark_stale(kinds)
+            if Kind.RESOURCES in kinds:
+                self.shelf.clear(self.slug)
+            return
+        if notification.method == ACKNOWLEDGED:
+            watch = self._watches.get(key)
+            if watch is not None:
+                watch.acknowledged(notification.params)
+        elif notification.method == UPDATED:
+            self.shelf.changed(self.slug, notification.params)
+        self._owner.told(self, key, line, notification)
+
+    def _lines(self) -> Lines:
+        main = None if self.main is None else self.main.connection
+        return Lines(main=main, asking=self._asking())
 
     def _asking(self) -> Connection | None:
         """A connection over which it may ask, and sees fit to show more."""
         found = {
             key: connection
             for key, connection in self.connections()
-            if key.interactive and not self.modern and self.tenders[key] is not self.main
+            if key.interactive and self.tenders[key] is not self.main
         }
-        first = next(iter(found.values()), None)
+        # A modern one shows the same to all, unless a process of one session says otherwise.
+        first = None if self.modern else next(iter(found.values()), None)
         return first if self._latest is None else found.get(self._latest, first)
 
-    def _relist(self) -> None:
-        self._listed_at = self._setting.clock()
-        self._setting.spawn(self._read_lists(), f"list {self.slug}")
-
-    async def _read_lists(self) -> None:
-        """Read the lists that may have changed, all pages of each."""
-        kinds, self._stale = self._stale, set()
-        line = None if self.main is None else self.main.connection
-        before = dict(self.listings)
-        if line is not None and line.peer is not None:
-            self.warning = await self._reader.renew(self.listings, kinds, line, self._asking())
-            if self.warning is not None:
-                delay = self._reader.delay(self._setting.surroundings(self.config).chance())
-                self._setting.later(delay, partial(self.mark_stale, tuple(kinds)))
-            self.listed = line.lost is None
+    def _lists_read(self, lines: Lines, warning: str | None, changed: frozenset[Kind]) -> None:
+        if lines.main is not None and lines.main.peer is not None:
+            self.warning = warning
+            self.listed = lines.main.lost is None
             self.late = False
-        self._listing = False
-        changed = {kind for kind in kinds if self.listings.get(kind) != before.get(kind)}
-        self._owner.listed(self, frozenset(changed))
-        if Kind.TOOLS not in self._stale:
-            refreshed, self._refreshed = self._refreshed, []
-            for then in refreshed:
-                then()
-        if self._stale:
-            self.mark_stale(())
+        self._owner.listed(self, changed)

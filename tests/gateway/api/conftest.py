@@ -21,7 +21,7 @@ def rich_server() -> FakeServer:
         secrets=frozenset({"hunter2-argument", "hunter2-variable", "hunter2-header"}),
     )
     tool = b'{"name":"read","title":"Read","description":"Reads a page.","inputSchema":{}}'
-    server.listings = {
+    server.listings |= {
         Kind.TOOLS: Listing(
             offers=(Offer("read", tool), Offer("odd", b'{"name":"odd","title":7}'))
         ),

@@ -8,6 +8,7 @@ import pytest
 from anyport.config.schema import Token
 from anyport.protocol.exchange import Answered, Log, Progress
 from anyport.protocol.principal import LOCAL, Principal
+from anyport.protocol.revision import REVISIONS, UNNEGOTIATED, Revision
 from tests.ingress.http.stage import (
     Stage,
     delete,
@@ -28,8 +29,17 @@ VERSION = "io.modelcontextprotocol/protocolVersion"
 # Without a session.
 
 
-@pytest.mark.parametrize("fields", [{}, {"mcp_protocol_version": "2025-03-26"}])
-def test_a_legacy_request_without_a_session_is_answered_by_itself(fields: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("fields", "revision"),
+    [
+        ({}, UNNEGOTIATED),
+        ({"mcp_protocol_version": "2025-03-26"}, REVISIONS["2025-03-26"]),
+        ({"mcp_protocol_version": "2024-11-05"}, REVISIONS["2024-11-05"]),
+    ],
+)
+def test_a_legacy_request_without_a_session_is_answered_by_itself(
+    fields: dict[str, str], revision: Revision
+) -> None:
     async def scene(stage: Stage) -> None:
         stage.answer_at_once()
         said = await stage.visitor().ask(post(request("tools/list"), **fields))
@@ -38,6 +48,7 @@ def test_a_legacy_request_without_a_session_is_answered_by_itself(fields: dict[s
         caller = stage.last.caller
         assert (caller.session, caller.principal) == (None, LOCAL)
         assert caller.transport == "streamable-http"
+        assert caller.revision is revision
 
     play(scene)
 

@@ -169,13 +169,13 @@ def test_a_session_belongs_to_who_opened_it_in_the_profile_where_it_was_opened()
     play(scene, tokens=TOKENS)
 
 
-def test_a_quiet_stream_is_kept_alive_by_comments() -> None:
+def test_a_quiet_stream_is_kept_alive_by_comments_that_end_no_event() -> None:
     async def scene(stage: Stage) -> None:
         stream, _ = await opened(stage)
         before = stream.reply.body
         await pass_by(3 * KEEP_ALIVE_SECONDS + 3)
 
-        assert stream.reply.body == before + b": \n\n" * 3
+        assert stream.reply.body == before + b": \n" * 3
         assert stream.transport.how is None
 
     play(scene)

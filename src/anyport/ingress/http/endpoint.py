@@ -141,7 +141,7 @@ class Endpoint:
     ) -> None:
         """A legacy message without a session: answered by itself."""
         belonging = self.sessions.belonging(visit.profile, visit.principal)
-        conversation = belonging.conversation(inlet, HTTP)
+        conversation = belonging.conversation(inlet, HTTP, visit.revision or UNNEGOTIATED)
         if visit.takes.stream:
             inlet.opener = PLAIN
             inlet.deadline = self.now + COMMIT_SECONDS
@@ -176,7 +176,7 @@ class Endpoint:
                 return
             inlet.opener = session
             conversation = session.conversation
-        elif (visit.revision is None and visit.version is None) or visit.revision is UNNEGOTIATED:
+        elif (visit.version is None) if visit.revision is None else visit.revision.batches:
             self._alone(inlet, visit, lambda conversation, way: _batch(conversation, body, way))
             return
         else:
@@ -262,6 +262,8 @@ class Endpoint:
 
 class _Opening:
     """Takes the answer of `initialize` to the client, with the id of the session it opened."""
+
+    mute = False
 
     def __init__(
         self, inlet: Inlet, visit: Visit, session: HttpSession, sessions: Sessions

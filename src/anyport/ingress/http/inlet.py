@@ -47,8 +47,9 @@ PIPELINED_BYTES_MAX: Final = 64 * 1024
 
 KEEP_ALIVE_SECONDS: Final = 15.0
 """Intermediaries cut a stream on which nothing has moved for a minute, some sooner."""
-KEEP_ALIVE: Final = b": \n\n"
-"""A comment."""
+KEEP_ALIVE: Final = b": \n"
+"""A comment, and no empty line after it: that would end an event, and older Python clients make an
+empty one of it as soon as any event before had an id, and then complain that it is no JSON."""
 
 LARGE_BYTES: Final = 16 * 1024
 """What is larger is not copied just to be sent in one piece."""
@@ -262,6 +263,11 @@ class Inlet(asyncio.Protocol):
             self._receive(held)
 
     # Answers of MCP.
+
+    @property
+    def mute(self) -> bool:
+        """Whether the client takes no stream, and so nothing before the answer."""
+        return self.stream is None and self.opener is None
 
     def note(self, *frames: bytes) -> None:
         """Frames before the answer: from now on the answer is a stream."""

@@ -20,6 +20,8 @@ ID_PARAMETER: Final = "session_id"
 class OlderSession:
     """One stream, and the conversation on it."""
 
+    mute = False
+
     def __init__(self, id: str, belonging: Belonging, inlet: Inlet) -> None:
         self.id = id
         self.principal = belonging.principal

@@ -16,6 +16,7 @@ from anyport.protocol.conversation import Conversation
 from anyport.protocol.exchange import Teller
 from anyport.protocol.front import Relay
 from anyport.protocol.principal import Principal
+from anyport.protocol.revision import UNNEGOTIATED, Revision
 from anyport.protocol.seal import Seal
 
 ID_BYTES: Final = 16
@@ -38,8 +39,10 @@ class Belonging:
     relay: Relay
     new_word: Callable[[], str]
 
-    def conversation(self, teller: Teller, transport: str) -> Conversation:
-        """The conversation of such a session."""
+    def conversation(
+        self, teller: Teller, transport: str, assumed: Revision = UNNEGOTIATED
+    ) -> Conversation:
+        """The conversation of such a session, or of one who has none and speaks a revision."""
         return Conversation(
             profile=self.profile,
             relay=self.relay,
@@ -47,11 +50,14 @@ class Belonging:
             transport=transport,
             new_session_id=self.new_word,
             principal=self.principal,
+            assumed=assumed,
         )
 
 
 class HttpSession:
     """One session over Streamable HTTP: a conversation whose messages each have a stream."""
+
+    mute = False
 
     __slots__ = (
         "_alone",

@@ -1,0 +1,65 @@
+"""Clients of either era with tasks, and a gateway before servers of either era that have them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from tests.demo.http.driver import HttpDemo
+from tests.harness import DEMO, Message
+from tests.journeys.clients import META, Modern, Session
+from tests.journeys.web import Site, serving
+
+TASKS: Final = f"{META}tasks"
+RELATED: Final = f"{META}related-task"
+ABLE: Final[Message] = {"elicitation": {"form": {}}}
+BACKS: Final = ("new", "old", "http-new", "http-old")
+OVER: Final = ("completed", "failed", "cancelled")
+SWEET: Final[Message] = {"action": "accept", "content": {"sugar": True}}
+
+
+@contextmanager
+def site_with_tasks(tmp_path: Path) -> Iterator[Site]:
+    """A gateway with a server of each kind that has tasks, and one that has none."""
+    with HttpDemo("--tasks", "--modern-only") as new, HttpDemo("--tasks", "--legacy-only") as old:
+        servers = {
+            "new": [*DEMO, "--tasks", "--modern-only"],
+            "old": [*DEMO, "--tasks", "--legacy-only"],
+            "http-new": {"url": f"http://127.0.0.1:{new.port}/mcp"},
+            "http-old": {"url": f"http://127.0.0.1:{old.port}/mcp"},
+            "plain": list(DEMO),
+        }
+        with serving(tmp_path, servers) as there:
+            yield there
+
+
+def modern(site: Site, *, tasks: bool = True, **capabilities: Any) -> Modern:
+    declared = {**capabilities, "extensions": {TASKS: {}}} if tasks else capabilities
+    return Modern(site, **{f"{META}clientCapabilities": declared})
+
+
+def legacy(site: Site, revision: str = "2025-11-25", **capabilities: Any) -> Session:
+    return Session(site, revision, capabilities)
+
+
+def brew(client: Modern | Session, tool: str, **arguments: Any) -> Message:
+    params: Message = {"name": tool, "arguments": arguments}
+    if isinstance(client, Session) and client.revision == "2025-11-25":
+        params["task"] = {"ttl": 60_000}
+    return client.request("tools/call", params)
+
+
+def look(client: Modern | Session, id: str) -> Message:
+    answer = client.request("tasks/get", {"taskId": id})
+    assert "result" in answer, answer
+    result: Message = answer["result"]
+    assert result["taskId"] == id
+    return result
+
+
+def ended(client: Modern | Session, id: str) -> Message:
+    for _ in range(100):
+        task = look(client, id)
+        if task["status"] in OVER:
+            return task
+    raise AssertionError("the task goes on for ever")
