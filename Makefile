@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 COMPILE := $(BIN)/uv pip compile -qU --universal --generate-hashes --no-annotate --no-header
 
-.PHONY: run check test lint real-env bench fix lock clean help
+.PHONY: run check test lint real-env bench compatibility fix lock clean help
 
 run: .venv/run.stamp  # the gateway over HTTP, with the demo server behind it
 	@cd .venv && XDG_CONFIG_HOME='$(CURDIR)/.venv' bin/anyport serve  # No configuration is there.
@@ -31,6 +31,9 @@ real-env: .venv/dev.stamp  # the real servers and clients that tests need
 
 bench: .venv/run.stamp  # Anyport beside nginx and other proxies; writes docs/performance.md
 	$(BIN)/python bench/run.py
+
+compatibility: .venv/dev.stamp  # every client to every server; writes docs/compatibility.md
+	$(BIN)/python tools/compatibility.py
 
 fix: .venv/dev.stamp  # puts right what the linter and the formatter can
 	$(BIN)/ruff check --fix .
