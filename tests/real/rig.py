@@ -29,6 +29,8 @@ Steps. Connecting is not one of them, it always comes first.
     {"do": "log_level", "level": L}               modern: goes along with each later call
     {"do": "wait", "method": M, "uri"?: U}        for a notification that came since the start
                                                   and was not waited for before
+    {"do": "wait", …, "tool": N}                  likewise, lists the tools, and waits for the next
+                                                  one until this one is there
 
 Observations. Each has `saw` and `step`, the index of the step under way (-1: connecting).
 
@@ -75,6 +77,9 @@ LISTENING_SECONDS_MAX: Final = 30
 
 _MODERN: Final = "2026-07-28"
 _CLIENTS: Final[Mapping[str, tuple[str, str]]] = {
+    "py1-6": ("py1-6", "legacy"),
+    "py1-9": ("py1-9", "legacy"),
+    "py1-12": ("py1-12", "legacy"),
     "py1": ("py1", "legacy"),
     "py2": ("py2", "auto"),
     "py2-legacy": ("py2", "legacy"),
@@ -82,13 +87,30 @@ _CLIENTS: Final[Mapping[str, tuple[str, str]]] = {
     "fm": ("fm", "auto"),
     "fm-legacy": ("fm", "legacy"),
     "fm-modern": ("fm", _MODERN),
+    "ts1-0": ("ts1-0", "legacy"),
     "ts1": ("ts1", "legacy"),
     "ts2": ("ts2", "auto"),
     "ts2-legacy": ("ts2", "legacy"),
     "ts2-modern": ("ts2", _MODERN),
 }
 CLIENTS: Final = tuple(_CLIENTS)
-"""SDK and way to begin: ask which era it is (no suffix), or insist on one."""
+"""SDK and way to begin: ask which era it is (no suffix), or insist on one.
+
+`py1` and `ts1` are the last of their line; older ones have their version in the name.
+"""
+
+CORNERS: Final[Mapping[str, Sequence[str]]] = {
+    "py1-6": ("stdio", "sse"),
+    "py1-9": ("stdio", "sse", "http"),
+    "py1-12": ("stdio", "sse", "http"),
+    "py1": ("stdio", "sse", "http"),
+    "py2": ("stdio", "sse", "http"),
+    "fm": ("stdio", "sse", "http"),
+    "ts1-0": ("stdio", "sse"),
+    "ts1": ("stdio", "sse", "http"),
+    "ts2": ("stdio", "http"),
+}
+"""Every SDK, and the transports that a server on it can have: the servers called `corner_…`."""
 
 
 def server(name: str, place: Path | None = None) -> list[str]:
@@ -117,6 +139,9 @@ def server(name: str, place: Path | None = None) -> list[str]:
             return [_python("sdk-old"), str(HERE / "servers" / "old_python.py")]
         case "modern_python":
             return [_python("sdk2"), str(HERE / "servers" / "modern_python.py")]
+    sdk, _, transport = name.rpartition("-")
+    if sdk in CORNERS and transport == "stdio":
+        return _corner(sdk, name, "stdio")
     raise LookupError(f"no real server is called {name!r}")
 
 
@@ -124,7 +149,8 @@ def server(name: str, place: Path | None = None) -> list[str]:
 def listening(*names: str) -> Iterator[dict[str, str]]:
     """Run servers that listen on ports of this machine, for the time of a block; their URLs.
 
-    They are `everything-http`, `everything-sse`, `classic-http`, `classic-sse`, `modern-http`.
+    They are `everything-http`, `everything-sse`, `classic-http`, `classic-sse`, `modern-http`, and
+    an SDK of `CORNERS` with one of its transports, such as `py1-6-sse`.
     """
     with ExitStack() as stack:
         ports = {name: stack.enter_context(_listening(name)) for name in names}
@@ -169,12 +195,10 @@ def client(
 def client_command(name: str) -> list[str]:
     """A client's command line, up to the `--` that its target follows; steps come on stdin."""
     sdk, mode = _CLIENTS[name]
+    script = f"{sdk.partition('-')[0]}_client"
     if environment := _ENVIRONMENTS.get(sdk):
-        script = str(HERE / "clients" / f"{sdk}_client.py")
-        return [_python(environment), script, "--mode", mode]
-    script = str(HOME / "node" / "clients" / f"{sdk}_client.mjs")
-    # The scripts stand there through a link, and must find the packages that are beside it.
-    return ["node", "--preserve-symlinks", "--preserve-symlinks-main", script, "--mode", mode]
+        return [_python(environment), str(HERE / "clients" / f"{script}.py"), "--mode", mode]
+    return [*_node_script(sdk, f"clients/{script}.mjs"), "--mode", mode]
 
 
 def inspector(
@@ -250,6 +274,9 @@ def _listening_server(name: str, port: str) -> list[str]:
             return [_python("sdk1"), str(HERE / "servers/classic_python.py"), "sse", port]
         case "modern-http":
             return [*server("modern_python"), port]
+    sdk, _, transport = name.rpartition("-")
+    if transport in CORNERS.get(sdk, ()):
+        return _corner(sdk, name, "sse" if transport == "sse" else "streamable-http", port)
     raise LookupError(f"no listening server is called {name!r}")
 
 
@@ -263,8 +290,30 @@ def _wait_listening(name: str, port: int) -> None:
         time.sleep(0.05)
 
 
-_PYTHONS: Final = ("sdk1", "sdk2", "sdk-old", "fastmcp", "servers")
-_ENVIRONMENTS: Final = {"py1": "sdk1", "py2": "sdk2", "fm": "fastmcp"}
+_ENVIRONMENTS: Final = {
+    "py1-6": "sdk-old",
+    "py1-9": "sdk1-9",
+    "py1-12": "sdk1-12",
+    "py1": "sdk1",
+    "py2": "sdk2",
+    "fm": "fastmcp",
+}
+_PYTHONS: Final = (*_ENVIRONMENTS.values(), "servers")
+_PACKAGES: Final = {"ts1-0": "sdk-1-0", "ts1": "@modelcontextprotocol/sdk"}
+
+
+def _corner(sdk: str, *arguments: str) -> list[str]:
+    script = f"servers/corner_{sdk.partition('-')[0]}"
+    if environment := _ENVIRONMENTS.get(sdk):
+        return [_python(environment), str(HERE / f"{script}.py"), *arguments]
+    return [*_node_script(sdk, f"{script}.mjs"), *arguments]
+
+
+def _node_script(sdk: str, script: str) -> list[str]:
+    # The scripts stand there through links, and must find the packages that are beside those.
+    options = ["--preserve-symlinks", "--preserve-symlinks-main"]
+    node = ["node", *options, str(HOME / "node" / script)]
+    return ["env", f"MCP_SDK={_PACKAGES[sdk]}", *node] if sdk in _PACKAGES else node
 
 
 def _python(environment: str) -> str:

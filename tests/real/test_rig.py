@@ -199,6 +199,35 @@ def test_an_old_server_is_lost_to_a_client_that_first_asks_for_the_era() -> None
         rig.client("py2", [], rig.server("old_python"))
 
 
+@pytest.mark.parametrize("sdk", ["py1-6", "py1-9"])
+def test_an_old_server_does_not_survive_a_cancellation(sdk: str, tmp_path: Path) -> None:
+    mark = {"mark": str(tmp_path / "mark")}
+    steps: list[rig.Step] = [
+        {"do": "call", "name": "hang", "arguments": mark, "cancel": True},
+        {"do": "call", "name": "add", "arguments": {"a": 1, "b": 2}},
+    ]
+    seen = rig.client("ts1", steps, rig.server(f"{sdk}-stdio"))
+
+    assert rig.of(seen, "cancelled")
+    assert [error["message"] for error in rig.of(seen, "error", step=1)] == ["Connection closed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "sdk", "subscribes"),
+    [
+        ("fm-modern", "fm", False),
+        ("fm-legacy", "fm", False),
+        ("py2-modern", "py2", True),
+        ("py2-legacy", "py2", False),
+    ],
+)
+def test_not_every_server_lets_its_clients_subscribe(name: str, sdk: str, subscribes: bool) -> None:
+    steps: list[rig.Step] = [{"do": "subscribe", "uri": f"note://{sdk}-stdio/counter"}]
+    seen = rig.client(name, steps, rig.server(f"{sdk}-stdio"))
+
+    assert [error["code"] for error in rig.of(seen, "error")] == ([] if subscribes else [-32601])
+
+
 @pytest.mark.parametrize("name", ["py1", "py2"])
 def test_the_time_server_tells_the_time_in_both_eras(name: str) -> None:
     steps: list[rig.Step] = [

@@ -45,7 +45,7 @@ class Conversation:
             instructions=self.client.instructions,
         )
 
-    async def list(self, step: Step) -> None:
+    async def list(self, step: Step) -> set[str]:
         # It walks all pages by itself.
         verbs: Mapping[str, Callable[[], Awaitable[list[Any]]]] = {
             "tools": self.client.list_tools,
@@ -55,6 +55,7 @@ class Conversation:
         }
         items = [dump(item) for item in await verbs[step["what"]]()]
         self.report.saw("listed", what=step["what"], items=items)
+        return {item["name"] for item in items}
 
     async def call(self, step: Step) -> None:
         with anyio.CancelScope() as scope:
@@ -111,7 +112,9 @@ class Conversation:
         self.report.saw("result", result={})
 
     async def wait(self, step: Step) -> None:
-        await self.report.wait_notification(step["method"], step.get("uri"))
+        while await self.report.wait_notification(step["method"], step.get("uri")):
+            if "tool" not in step or step["tool"] in await self.list({"what": "tools"}):
+                return
 
     def result(self, result: BaseModel) -> None:
         self.report.saw("result", result=dump(result))

@@ -45,7 +45,7 @@ class Conversation:
             instructions=self.client.instructions,
         )
 
-    async def list(self, step: Step) -> None:
+    async def list(self, step: Step) -> set[str]:
         verbs: Mapping[str, tuple[Callable[..., Awaitable[BaseModel]], str]] = {
             "tools": (self.client.list_tools, "tools"),
             "prompts": (self.client.list_prompts, "prompts"),
@@ -62,6 +62,7 @@ class Conversation:
             if cursor is None:
                 break
         self.report.saw("listed", what=step["what"], items=items)
+        return {item["name"] for item in items}
 
     async def call(self, step: Step) -> None:
         with anyio.CancelScope() as scope:
@@ -124,7 +125,9 @@ class Conversation:
             self.result(await self.client.set_logging_level(step["level"]))
 
     async def wait(self, step: Step) -> None:
-        await self.report.wait_notification(step["method"], step.get("uri"))
+        while await self.report.wait_notification(step["method"], step.get("uri")):
+            if "tool" not in step or step["tool"] in await self.list({"what": "tools"}):
+                return
 
     def result(self, result: BaseModel) -> None:
         self.report.saw("result", result=dump(result))

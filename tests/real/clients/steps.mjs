@@ -72,6 +72,7 @@ export class Report {
     }
     clearInterval(alive)
     this.saw(patience.aborted ? 'missed' : 'waited', { method })
+    return !patience.aborted
   }
 
   #claim(method, uri) {

@@ -71,7 +71,7 @@ class Report:
         self.unclaimed.append({"method": method, "params": params})
         self.arrival.set()
 
-    async def wait_notification(self, method: str, uri: str | None) -> None:
+    async def wait_notification(self, method: str, uri: str | None) -> bool:
         """Wait for a notification that came since the start and was not waited for before."""
         try:
             async with asyncio.timeout(WAIT_SECONDS_MAX):
@@ -80,8 +80,9 @@ class Report:
                     await self.arrival.wait()
         except TimeoutError:
             self.saw("missed", method=method)
-        else:
-            self.saw("waited", method=method)
+            return False
+        self.saw("waited", method=method)
+        return True
 
     def _claim(self, method: str, uri: str | None) -> bool:
         for index, notification in enumerate(self.unclaimed):

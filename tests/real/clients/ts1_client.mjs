@@ -1,18 +1,23 @@
 // A client made with the TypeScript SDK 1.x: a handshake, then a session.
-// It only obeys steps and tells what it saw; see tests/real/rig.py for both.
+// It only obeys steps and tells what it saw; see tests/real/rig.py for both. It runs on every 1.x,
+// the package of which is in MCP_SDK, and declares and does what that one can.
 
-import { Client } from '@modelcontextprotocol/sdk/client/index.js'
-import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js'
-import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
-import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
-import {
-  CreateMessageRequestSchema,
-  ElicitRequestSchema,
-  ListRootsRequestSchema,
-} from '@modelcontextprotocol/sdk/types.js'
+import { EventSource } from 'eventsource'
 import {
   CAPABILITIES, ROOTS, SAMPLE, Report, converse, elicitationAnswer, readTask, transportTo,
 } from './steps.mjs'
+
+const sdk = process.env.MCP_SDK
+const { Client } = await import(`${sdk}/client/index.js`)
+const { SSEClientTransport } = await import(`${sdk}/client/sse.js`)
+const { StdioClientTransport } = await import(`${sdk}/client/stdio.js`)
+// It came with 1.10.
+const { StreamableHTTPClientTransport } = await import(`${sdk}/client/streamableHttp.js`).catch(() => ({}))
+const { CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema } = await import(
+  `${sdk}/types.js`
+)
+// What Node.js lacked when the first SDKs came, and they said so.
+globalThis.EventSource ??= EventSource
 
 class Conversation {
   constructor(client, report) {
@@ -35,6 +40,7 @@ class Conversation {
       cursor = page.nextCursor
     } while (cursor !== undefined)
     this.report.saw('listed', { what, items })
+    return items.map(({ name }) => name)
   }
 
   async call(step) {
@@ -81,8 +87,10 @@ class Conversation {
     this.#result(await this.client.setLoggingLevel(level))
   }
 
-  async wait({ method, uri }) {
-    await this.report.waitNotification(method, uri)
+  async wait({ method, uri, tool }) {
+    while (await this.report.waitNotification(method, uri)) {
+      if (!tool || (await this.list({ what: 'tools' })).includes(tool)) return
+    }
   }
 
   #result(result) {
@@ -92,16 +100,20 @@ class Conversation {
 
 const task = await readTask()
 const report = new Report()
-const client = new Client({ name: 'ts1', version: '1' }, { capabilities: CAPABILITIES })
+const { elicitation, ...others } = CAPABILITIES
+const capabilities = ElicitRequestSchema ? CAPABILITIES : others
+const client = new Client({ name: 'ts1', version: '1' }, { capabilities })
 
 client.setRequestHandler(CreateMessageRequestSchema, ({ method, params }) => {
   report.saw('asked', { method, params })
   return SAMPLE
 })
-client.setRequestHandler(ElicitRequestSchema, ({ method, params }) => {
-  report.saw('asked', { method, params })
-  return elicitationAnswer(params)
-})
+if (ElicitRequestSchema) {
+  client.setRequestHandler(ElicitRequestSchema, ({ method, params }) => {
+    report.saw('asked', { method, params })
+    return elicitationAnswer(params)
+  })
+}
 client.setRequestHandler(ListRootsRequestSchema, ({ method }) => {
   report.saw('asked', { method, params: {} })
   return ROOTS
@@ -114,19 +126,20 @@ const transport = transportTo(task, {
   sse: SSEClientTransport,
   stdio: StdioClientTransport,
 })
-// The client tells the version to its transport and to nobody else.
+// The client keeps the version to itself.
 let protocolVersion
-const told = transport.setProtocolVersion?.bind(transport)
-transport.setProtocolVersion = (version) => {
-  protocolVersion = version
-  told?.(version)
+const request = client.request.bind(client)
+client.request = async (asked, ...rest) => {
+  const result = await request(asked, ...rest)
+  if (asked.method === 'initialize') protocolVersion = result.protocolVersion
+  return result
 }
 await client.connect(transport)
 report.saw('connected', {
   protocolVersion,
   capabilities: client.getServerCapabilities(),
   serverInfo: client.getServerVersion(),
-  instructions: client.getInstructions(),
+  instructions: client.getInstructions?.(),
 })
 await converse(task.steps, new Conversation(client, report), report)
 // Closing breaks the streams off, of which the SDK complains. It does not end the session.

@@ -28,7 +28,9 @@ class Conversation {
       resources: ['listResources', 'resources'],
       templates: ['listResourceTemplates', 'resourceTemplates'],
     }[what]
-    this.report.saw('listed', { what, items: (await this.client[verb]())[key] })
+    const items = (await this.client[verb]())[key]
+    this.report.saw('listed', { what, items })
+    return items.map(({ name }) => name)
   }
 
   async call(step) {
@@ -88,8 +90,10 @@ class Conversation {
     this.#result(this.modern ? {} : await this.client.setLoggingLevel(level))
   }
 
-  async wait({ method, uri }) {
-    await this.report.waitNotification(method, uri)
+  async wait({ method, uri, tool }) {
+    while (await this.report.waitNotification(method, uri)) {
+      if (!tool || (await this.list({ what: 'tools' })).includes(tool)) return
+    }
   }
 
   #result(result) {
