@@ -45,6 +45,24 @@ def read_baseline() -> Mapping[str, Passing]:
     return baseline
 
 
+def expected_of(baseline: Mapping[str, Passing], sdk: str, revision: str) -> Mapping[str, Tally]:
+    """What is to pass with the server of an SDK.
+
+    Where that does not know the revision, the gateway is to make up for it: as much as with the
+    server of `sdk2`, which knows them all.
+    """
+    return baseline[sdk].get(revision) or baseline["sdk2"][revision]
+
+
+def passing(findings: Findings) -> Set[str]:
+    """The scenarios that pass as the suite itself counts them.
+
+    A warning does not matter there, and a scenario in which nothing was a success did not pass.
+    """
+    found = {name: {check.status for check in checks} for name, checks in findings.items()}
+    return {name for name, has in found.items() if "SUCCESS" in has and "FAILURE" not in has}
+
+
 def read_excuses(text: str | None = None) -> tuple[Excuse, ...]:
     """The list of exceptions."""
     tables: list[dict[str, Any]] = tomllib.loads(

@@ -64,6 +64,12 @@ def run_server_leg(url: str, revision: str, folder: Path) -> Findings:
     return read_findings(folder)
 
 
+def run_server_scenario(url: str, scenario: str, folder: Path) -> Sequence[Check]:
+    """One scenario against the server at a URL, such as one of an extension."""
+    _run(["server", "--url", url, "--scenario", scenario, *_limits(folder)], folder)
+    return read_findings(folder).get(scenario, ())
+
+
 def run_client_leg(
     command: Sequence[str], scenario: str, revision: str, folder: Path
 ) -> Sequence[Check]:
@@ -86,6 +92,11 @@ def list_scenarios(leg: str, revision: str) -> list[str]:
     """The scenarios of a revision for a leg, which is "server" or "client"."""
     listing = _run(["list", f"--{leg}", "--spec-version", revision])
     return re.findall(r"^  - (\S+)", listing, re.MULTILINE)
+
+
+def list_extension_scenarios(leg: str) -> list[str]:
+    """The scenarios of extensions, which belong to no revision."""
+    return re.findall(r"^  - (\S+) \[extension\]", _run(["list", f"--{leg}"]), re.MULTILINE)
 
 
 def read_findings(folder: Path) -> Findings:

@@ -39,8 +39,8 @@ class Way:
     revisions: tuple[str, ...]
     """Those that the suite is run at."""
     transport: str = "streamable-http"
-    protocol: str = "auto"
-    """The era in which the gateway is to speak with the server, as in the configuration."""
+    extension: str = ""
+    """What makes it a server of one era that asks like one of both; a module of `servers`."""
     direct: bool = False
     """Nothing between; this is what a gateway is measured by."""
 
@@ -49,10 +49,10 @@ class Way:
         """All that it takes, running; the URL for the suite to call."""
         with ExitStack() as stack:
             if self.transport == "stdio":
-                server = reference_over_stdio(self.sdk)
+                server = reference_over_stdio(self)
             else:
-                url = stack.enter_context(reference_server(self.sdk, folder, self.transport))
-                server = {"url": url, "protocol": self.protocol}
+                url = stack.enter_context(reference_server(self, folder))
+                server = {"url": url}
             yield url if self.direct else stack.enter_context(gateway(server, folder))
 
 
@@ -65,28 +65,28 @@ WAYS: Final[Mapping[str, Way]] = MappingProxyType(
         # The older transport is of the legacy era only.
         "sse": Way(sdk="sdk2", revisions=LEGACY_REVISIONS, transport="sse"),
         "sdk1-direct": Way(sdk="sdk1", revisions=LEGACY_REVISIONS, direct=True),
-        "sdk1-http": Way(sdk="sdk1", revisions=LEGACY_REVISIONS),
+        "sdk1-http": Way(sdk="sdk1", revisions=REVISIONS),
         "sdk1-stdio": Way(sdk="sdk1", revisions=LEGACY_REVISIONS[2:], transport="stdio"),
         "sdk1-sse": Way(sdk="sdk1", revisions=LEGACY_REVISIONS, transport="sse"),
         # Client and server of different eras: with nothing between, nothing at all would pass.
-        "legacy-server": Way(sdk="sdk2", revisions=REVISIONS[3:], protocol="legacy"),
-        "modern-server": Way(sdk="sdk2", revisions=LEGACY_REVISIONS, protocol="modern"),
+        "legacy-only": Way(sdk="sdk1", revisions=REVISIONS[3:], extension="legacy_only"),
+        "modern-only": Way(sdk="sdk2", revisions=LEGACY_REVISIONS, extension="modern_only"),
     }
 )
 
 
 @contextmanager
-def reference_server(sdk: str, folder: Path, transport: str = "streamable-http") -> Iterator[str]:
-    """The reference server of an SDK, `sdk1` or `sdk2`; its URL."""
+def reference_server(way: Way, folder: Path) -> Iterator[str]:
+    """The server at the end of a way, over the network; its URL."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    with _running(_server(sdk, transport, port), folder / "server.log", url):
-        yield url + TRANSPORTS[transport]
+    with _running(_server(way, port), folder / "server.log", url):
+        yield url + TRANSPORTS[way.transport]
 
 
-def reference_over_stdio(sdk: str) -> dict[str, Any]:
+def reference_over_stdio(way: Way) -> dict[str, Any]:
     """The same server as an entry of a configuration, for the gateway to start."""
-    command, *args = _server(sdk, "stdio", 0)
+    command, *args = _server(way, 0)
     return {"command": command, "args": args}
 
 
@@ -161,7 +161,8 @@ def _wait_until_served(process: subprocess.Popen[bytes], url: str, log: Path) ->
     raise AssertionError(f"nothing serves {url}\n{log.read_text(errors='replace')}")
 
 
-def _server(sdk: str, transport: str, port: int) -> list[str]:
-    place = HOME / "sources" / sdk / "examples" / "servers" / "everything-server"
-    python = HOME / sdk / "bin" / "python"
-    return [str(python), str(REFERENCE), str(place), transport, str(port)]
+def _server(way: Way, port: int) -> list[str]:
+    place = HOME / "sources" / way.sdk / "examples" / "servers" / "everything-server"
+    python = HOME / way.sdk / "bin" / "python"
+    extensions = [way.extension] if way.extension else []
+    return [str(python), str(REFERENCE), str(place), way.transport, str(port), *extensions]
