@@ -74,7 +74,7 @@ async def inside(tmp_path: Path, servers: Mapping[str, Any], **rest: Any) -> Asy
         asyncio.get_running_loop().set_exception_handler(
             lambda _, told: reports.append(told.get("exception") or RuntimeError(told["message"]))
         )
-        ingress = http_ingress(gateway, state, "127.0.0.1", lambda _: None)
+        ingress = http_ingress(gateway, "127.0.0.1")
         _, port = await ingress.listen("127.0.0.1", 0)
         try:
             yield Inside(gateway=gateway, ingress=ingress, port=port, reports=reports)

@@ -238,7 +238,8 @@ def test_schemas_of_many_megabytes_are_cut_with_a_warning(serve: Serve, era: Era
         visitor = Visitor(there.port)
         assert len(tools_of(visitor, "neighbour")) > 5
         visitor.close()
-        assert len(web.of("tools/list")) == 1
+        # A modern list of no stated age is read again for a client, as far as the first time.
+        assert all("cursor" not in heard.message["params"] for heard in web.of("tools/list"))
 
 
 def test_a_list_that_is_too_large_for_a_message_is_named_as_the_reason(
@@ -286,10 +287,9 @@ def test_a_list_without_end_is_cut_with_a_warning(serve: Serve, era: Era) -> Non
 
 def test_a_list_whose_pages_come_and_come_delays_nobody_elses(serve: Serve, era: Era) -> None:
     release = threading.Event()
-    pages = count(1)
 
     def answer(heard: Heard, back: Back) -> None:
-        page = next(pages)
+        page = 2 if "cursor" in heard.message["params"] else 1
         if page > 1:
             release.wait(WAIT_SECONDS)
         rest = {"nextCursor": "more"} if page == 1 else {}
