@@ -49,6 +49,13 @@ class Comparison:
 
 
 ERAS: Final[tuple[Era, ...]] = ("legacy", "modern")
+BRIDGES: Final[tuple[tuple[Era, Era, str, Serve], ...]] = (
+    ("modern", "legacy", "HTTP", Fleet.anyport_legacy),
+    ("modern", "legacy", "stdio", Fleet.anyport_legacy_stdio),
+    ("legacy", "modern", "HTTP", Fleet.anyport_modern),
+    ("legacy", "modern", "stdio", Fleet.anyport_modern_stdio),
+)
+"""What a client speaks, what its server speaks, and over what."""
 
 
 def _pairs(base: str, serve_base: Serve, name: str, serve: Serve) -> tuple[Row, ...]:
@@ -89,6 +96,25 @@ COMPARISONS: Final = (
         rows=tuple(
             replace(row, children=row.base is not None)
             for row in _pairs("nginx", Fleet.nginx, "Anyport, stdio", Fleet.anyport_stdio)
+        ),
+    ),
+    Comparison(
+        name="bridge",
+        title="Between the eras",
+        about="The small result where client and server speak different eras, which nobody but "
+        "Anyport brings together: nginx has a server of the client's own era behind it.",
+        rows=(
+            *(Row(name=f"nginx, {era}", serve=Fleet.nginx, era=era) for era in ERAS),
+            *(
+                Row(
+                    name=f"Anyport, {era}, {other} {server} server",
+                    serve=serve,
+                    era=era,
+                    base=f"nginx, {era}",
+                    children=server == "stdio",
+                )
+                for era, other, server, serve in BRIDGES
+            ),
         ),
     ),
     Comparison(

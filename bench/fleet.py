@@ -87,8 +87,22 @@ class Fleet(ExitStack):
     def anyport_legacy(self) -> Served:
         return self._anyport("anyport-legacy", {"s0": {"url": self.legacy_stub().url}})
 
+    def anyport_modern(self) -> Served:
+        server = {"url": self.stub().url, "protocol": "modern"}
+        return self._anyport("anyport-modern", {"s0": server})
+
     def anyport_stdio(self) -> Served:
-        return self._anyport("anyport-stdio", {"s0": {"command": stub("mcpstdio"), "args": ["5"]}})
+        return self._anyport_stdio("anyport-stdio", "auto")
+
+    def anyport_legacy_stdio(self) -> Served:
+        return self._anyport_stdio("anyport-legacy-stdio", "legacy")
+
+    def anyport_modern_stdio(self) -> Served:
+        return self._anyport_stdio("anyport-modern-stdio", "modern")
+
+    def _anyport_stdio(self, name: str, protocol: str) -> Served:
+        server = {"command": stub("mcpstdio"), "args": ["5"], "protocol": protocol}
+        return self._anyport(name, {"s0": server})
 
     def anyport_listed(self) -> Served:
         url = self.listed_stub().url

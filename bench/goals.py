@@ -114,6 +114,16 @@ GOALS: Final = (
     *_both("CPU of a call, stdio server", 1.0, "stdio", "Anyport, stdio"),
     *_both("CPU of a call, 100 kB", 1.0, "big", "Anyport"),
     *_both("CPU of a call, ten events", 1.7, "sse", "Anyport"),
+    *(
+        _most(
+            f"CPU of a call, {era} to {other}, {server} server",
+            2.0,
+            "x nginx",
+            times("bridge", f"Anyport, {era}, {other} {server} server"),
+        )
+        for era, other in (("modern", "legacy"), ("legacy", "modern"))
+        for server in ("HTTP", "stdio")
+    ),
     _peer("CPU of mcp-proxy, stdio server", 25, "mcp-proxy, stdio", "Anyport, stdio"),
     _peer("CPU of FastMCP, shared session", 50, "FastMCP, shared session", "Anyport"),
     *_both(f"{REAL}, 16 connections", 0.95, "real", "Anyport", by="rps", connections=16),
