@@ -53,3 +53,17 @@ def test_what_nobody_wants_is_forgotten() -> None:
     backlog.clear()
 
     assert (backlog.size, backlog.next()) == (0, [])
+
+
+def test_what_is_left_says_whether_its_beginning_has_gone_out() -> None:
+    backlog = Backlog()
+    backlog.add(b"ab")
+    backlog.add(b"cd")
+    assert backlog.rest() == (b"abcd", False)
+
+    backlog.taken(1)
+    assert backlog.rest() == (b"bcd", True)
+    backlog.taken(1)
+    assert backlog.rest() == (b"cd", False)
+    backlog.clear()
+    assert backlog.rest() == (b"", False)

@@ -232,3 +232,27 @@ def test_an_event_has_a_name_and_an_id_as_asked() -> None:
         b"event: message\nid: a-9\ndata: 1\n\n",
         b"event: message\nid: a-10\ndata: 2\n\n",
     ]
+
+
+def test_an_event_that_is_dropped_leaves_its_edges_and_the_next_is_read_as_ever() -> None:
+    splitter = EventSplitter(1 << 30)
+    splitter.feed(b'data: {"id":7,' + b"a" * 100_000)
+    assert splitter.kept == splitter.pending
+
+    splitter.drop()
+    splitter.drop()
+    splitter.feed(b"b" * 100_000)
+    assert splitter.kept < 10_000 < 200_000 < splitter.pending
+    dropped, following = splitter.feed(b"}\n\ndata: {}\n\n")
+
+    assert isinstance(dropped, Overlong)
+    assert dropped.size > 200_000
+    assert dropped.edges.startswith(b'{"id":7,aaa') and dropped.edges.endswith(b"bbb}")
+    assert following == Event(b"{}")
+
+
+def test_where_no_event_has_begun_there_is_nothing_to_drop() -> None:
+    splitter = EventSplitter(1000)
+    splitter.drop()
+
+    assert splitter.feed(b"data: {}\n\n") == [Event(b"{}")]

@@ -2,12 +2,13 @@
 
 import tracemalloc
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyport.wire.framing import LineSplitter, Overlong, line, lines
+from anyport.wire.framing import LineSplitter, Overlong, cut_short, line, lines
 
 EDGE = 4096
 LIMIT = 20
@@ -98,11 +99,74 @@ def test_after_an_overlong_line_the_next_is_read_as_ever() -> None:
     assert following == b"{}"
 
 
+class Scarce(bytearray):
+    """Bytes for which memory is short; a smaller copy can be had then."""
+
+    copies = True
+    grows = True
+
+    def __iadd__(self, more: Any) -> Any:  # type: ignore[misc]
+        if not self.grows:
+            raise MemoryError
+        return super().__iadd__(more)
+
+    def __bytes__(self) -> bytes:
+        if not self.copies:
+            self.copies = True
+            raise MemoryError
+        return b"".join([self])
+
+
+@pytest.mark.parametrize("lacks", ["copies", "grows"])
+def test_a_line_for_which_there_is_no_memory_is_told_and_the_next_is_read_as_ever(
+    lacks: str,
+) -> None:
+    splitter = LineSplitter(100)
+    splitter.feed(b"abc")
+    splitter._held = Scarce(splitter._held)
+    setattr(splitter._held, lacks, False)
+
+    first = splitter.feed(b"def\nnext\n")
+
+    assert [one.size if isinstance(one, Overlong) else one for one in first] == [6, b"next"]
+    assert isinstance(first[0], Overlong)
+    assert first[0].edges.startswith(b"abc")
+    assert first[0].edges.endswith(b"def")
+
+
+def test_a_message_that_is_given_up_keeps_its_edges() -> None:
+    assert cut_short(b"a" + b"-" * 3 * EDGE + b"z").edges == b"a" + b"-" * (2 * EDGE - 2) + b"z"
+    assert cut_short(Overlong(7, b"e")) == Overlong(7, b"e")
+
+
 def test_an_overlong_line_without_an_end_is_told_when_the_stream_ends() -> None:
     splitter = LineSplitter(LIMIT)
     splitter.feed(b"y" * 50)
 
     assert splitter.finish() == [Overlong(50, b"y" * 100)]
+
+
+def test_a_line_that_is_dropped_leaves_its_edges_and_the_next_is_read_as_ever() -> None:
+    splitter = LineSplitter(1000 * EDGE)
+    splitter.feed(b"a" * 10 * EDGE)
+    assert splitter.kept == splitter.pending == 10 * EDGE
+
+    splitter.drop()
+    splitter.drop()
+    splitter.feed(b"b" * 10 * EDGE)
+    assert (splitter.kept, splitter.pending) == (2 * EDGE, 20 * EDGE)
+    dropped, following = splitter.feed(b"\n{}\n")
+
+    assert dropped == Overlong(20 * EDGE, b"a" * EDGE + b"b" * EDGE)
+    assert following == b"{}"
+    assert splitter.kept == 0
+
+
+def test_where_no_line_has_begun_there_is_nothing_to_drop() -> None:
+    splitter = LineSplitter(LIMIT)
+    splitter.drop()
+
+    assert splitter.feed(b"{}\n") == [b"{}"]
 
 
 @pytest.mark.parametrize("portion", [2, 16_384])

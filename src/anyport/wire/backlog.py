@@ -37,6 +37,11 @@ class Backlog:
         if count:
             self._pieces[0] = memoryview(self._pieces[0])[count:]
 
+    def rest(self) -> tuple[bytes, bool]:
+        """All that waits, and whether it begins in the middle of what was queued."""
+        begun = bool(self._pieces) and isinstance(self._pieces[0], memoryview)
+        return b"".join(self._pieces), begun
+
     def clear(self) -> None:
         """Nobody wants it any more."""
         self._pieces.clear()

@@ -26,6 +26,7 @@ from anyport.wire.frame import (
     Request,
     Result,
 )
+from anyport.wire.framing import EDGE_BYTES
 from anyport.wire.members import Ambiguous, distinct, lookalike, text
 
 ENVELOPE: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
@@ -265,13 +266,11 @@ _HEAD_ID: Final = re.compile(
 _TAIL_ID: Final = re.compile(
     rb',\s*"id"\s*:\s*(-?[0-9]{1,1000}|"(?:[^"\\]|\\.){0,1000}")\s*\}\s*\Z'
 )
-_EDGE_BYTES: Final = 4096
-"""Every SDK writes the id among the first or as the last member."""
 
 
 def id_at_edge(raw: bytes) -> bytes | None:
     """The id of a message that will not be parsed, if it stands first or last in it."""
-    found = _HEAD_ID.match(raw[:_EDGE_BYTES]) or _TAIL_ID.search(raw[-_EDGE_BYTES:])
+    found = _HEAD_ID.match(raw[:EDGE_BYTES]) or _TAIL_ID.search(raw[-EDGE_BYTES:])
     if found is None:
         return None
     try:

@@ -10,10 +10,8 @@ from typing import Final, cast
 
 import msgspec
 
-from anyport.wire.framing import Overlong, unbroken
+from anyport.wire.framing import EDGE_BYTES, Overlong, unbroken
 
-_EDGE_BYTES: Final = 4096
-"""What is kept of an over-long event at either end, to find out whose answer it was."""
 _RETRY_DIGITS_MAX: Final = 9
 """A longer wait than eleven days is no wait anybody meant."""
 
@@ -61,6 +59,17 @@ class EventSplitter:
     def pending(self) -> int:
         """How many bytes of an unfinished event have come so far."""
         return self._dropped + len(self._held)
+
+    @property
+    def kept(self) -> int:
+        """How many of them are in memory."""
+        return len(self._held) + len(self._head)
+
+    def drop(self) -> None:
+        """Keep no more of the unfinished event than of an over-long one."""
+        if self._held and not self._head:
+            self._head = bytes(self._held[:EDGE_BYTES])
+            self._trim()
 
     def feed(self, portion: bytes) -> list[Event | Overlong]:
         """The events that this portion finished."""
@@ -136,7 +145,9 @@ class EventSplitter:
     def _trim(self) -> None:
         """Keep no more of an unfinished event than the limit allows."""
         held = self._held
-        if len(held) <= self.bytes_max and not self._head:
+        # Its last line end may turn out to be the first half of what ends the event.
+        bytes_max = self.bytes_max + held.endswith(b"\n")
+        if len(held) <= bytes_max and not self._head:
             return
         while not self._head and held.startswith(b":"):
             # Comments that only keep the stream alive are no part of any event.
@@ -147,19 +158,19 @@ class EventSplitter:
                 return
             self._dropped = 0
             del held[: end + 1]
-        if len(held) > self.bytes_max and not self._head:
-            self._head = bytes(held[:_EDGE_BYTES])
+        if len(held) > bytes_max and not self._head:
+            self._head = bytes(held[:EDGE_BYTES])
         if self._head:
-            self._dropped += max(0, len(held) - _EDGE_BYTES)
-            del held[:-_EDGE_BYTES]
+            self._dropped += max(0, len(held) - EDGE_BYTES)
+            del held[:-EDGE_BYTES]
 
     def _overlong(self, block: bytes) -> Overlong:
-        head, size = self._head or block[:_EDGE_BYTES], self._dropped + len(block)
+        head, size = self._head or block[:EDGE_BYTES], self._dropped + len(block)
         self._head, self._dropped, self._fresh = b"", 0, False
         fields, mark, start = (b"\n" + head.removeprefix(_BOM)).partition(b"\ndata:")
         self._read(fields)
         edge = start.removeprefix(b" ") if mark else head
-        return Overlong(size, edge + block[-_EDGE_BYTES:])
+        return Overlong(size, edge + block[-EDGE_BYTES:])
 
 
 def _messages_alike(portion: bytes) -> list[bytes | Overlong]:

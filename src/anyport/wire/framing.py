@@ -9,16 +9,26 @@ from typing import Final
 
 import msgspec
 
-_EDGE_BYTES: Final = 4096
-"""What is kept of an over-long line at either end, to find out whose answer it was."""
+EDGE_BYTES: Final = 4096
+"""What is kept of an over-long message at either end, to find out whose answer it was.
+
+Every SDK writes the id among the first members or as the last one.
+"""
 
 
 class Overlong(msgspec.Struct, frozen=True, gc=False):
-    """In place of a line that was longer than the limit."""
+    """In place of a line that was longer than the limit, or that nobody could keep."""
 
     size: int
     edges: bytes
     """The first and the last bytes of the line."""
+
+
+def cut_short(whole: bytes | Overlong) -> Overlong:
+    """In place of a message for which there is no memory."""
+    if isinstance(whole, Overlong):
+        return whole
+    return Overlong(len(whole), whole[:EDGE_BYTES] + whole[-EDGE_BYTES:])
 
 
 class LineSplitter:
@@ -37,6 +47,11 @@ class LineSplitter:
         """How many bytes of an unfinished line have come so far."""
         return self._size
 
+    @property
+    def kept(self) -> int:
+        """How many of them are in memory."""
+        return len(self._held) + len(self._head)
+
     def feed(self, portion: bytes) -> list[bytes | Overlong]:
         """The lines that this portion finished, empty ones left out."""
         *ends, rest = portion.split(b"\n")
@@ -47,6 +62,12 @@ class LineSplitter:
         self._keep(rest)
         return whole
 
+    def drop(self) -> None:
+        """Keep no more of the unfinished line than of an over-long one."""
+        if self._size and not self._head:
+            self._head = bytes(self._held[:EDGE_BYTES])
+            del self._held[:-EDGE_BYTES]
+
     def finish(self) -> list[bytes | Overlong]:
         """What is left when the stream ends without a last newline."""
         line = self._end(b"")
@@ -56,19 +77,32 @@ class LineSplitter:
         """The line that ends with this piece; empty if nothing stands on it."""
         if self._size or len(piece) > self.bytes_max:
             self._keep(piece)
-            size, head, piece = self._size, self._head, bytes(self._held)
+            piece = self._whole()
+            size, head = self._size, self._head
             self._held, self._size, self._head = bytearray(), 0, b""
             if head:
-                return Overlong(size, head + piece[-_EDGE_BYTES:])
+                return Overlong(size, head + piece[-EDGE_BYTES:])
         piece = piece.removesuffix(b"\r")
         return b"" if piece.isspace() else piece
 
+    def _whole(self) -> bytes:
+        """What is kept of the line, or its end if there is no memory for it."""
+        try:
+            return bytes(self._held)
+        except MemoryError:
+            self.drop()
+            return bytes(self._held)
+
     def _keep(self, piece: bytes) -> None:
         self._size += len(piece)
-        self._held += piece
-        if self._size > self.bytes_max:
-            self._head = self._head or bytes(self._held[:_EDGE_BYTES])
-            del self._held[:-_EDGE_BYTES]
+        try:
+            self._held += piece
+        except MemoryError:
+            self._head = self._head or bytes(self._held[:EDGE_BYTES]) or piece[:EDGE_BYTES]
+            self._held = bytearray(piece[-EDGE_BYTES:])
+        if self._head or self._size > self.bytes_max:
+            self._head = self._head or bytes(self._held[:EDGE_BYTES])
+            del self._held[:-EDGE_BYTES]
 
 
 def lines(frames: Sequence[bytes]) -> bytes:
