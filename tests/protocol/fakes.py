@@ -6,6 +6,7 @@ from typing import Any
 
 from anyport.protocol.capability import NOTHING, ClientCapabilities
 from anyport.protocol.conversation import Conversation
+from anyport.protocol.errors import Pause
 from anyport.protocol.exchange import (
     Again,
     Caller,
@@ -16,6 +17,7 @@ from anyport.protocol.exchange import (
     Session,
     Teller,
 )
+from anyport.protocol.front import Aside
 from anyport.protocol.legacy_front import Description
 from anyport.protocol.method import METHODS
 from anyport.protocol.reading import PlainCall
@@ -45,7 +47,7 @@ class Wire:
     def note(self, *frames: bytes) -> None:
         self.frames += frames
 
-    def end(self, frame: bytes, code: int | None = None) -> None:
+    def end(self, frame: bytes, code: int | None = None, pause: Pause | None = None) -> None:
         self.codes.append(code)
         self.frames.append(frame)
 
@@ -66,6 +68,7 @@ class FakeRelay:
         self.exchanges: list[Exchange] = []
         self.sessions: list[tuple[str, Session]] = []
         self.notifications: list[tuple[Session | None, Notification]] = []
+        self.asides: list[tuple[Caller, Aside, Result | Failure | None]] = []
         self.on_begin: Callable[[Exchange], None] = lambda exchange: None
         self.instructions: str | None = None
 
@@ -97,6 +100,9 @@ class FakeRelay:
 
     def heard(self, session: Session | None, notification: Notification) -> None:
         self.notifications.append((session, notification))
+
+    def aside(self, caller: Caller, said: Aside, answer: Result | Failure | None = None) -> None:
+        self.asides.append((caller, said, answer))
 
 
 class Talk:

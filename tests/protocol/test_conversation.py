@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from anyport.protocol import conversation
-from anyport.protocol.conversation import LARGE_BYTES, OPEN_REQUESTS_MAX
+from anyport.protocol import room
 from anyport.protocol.errors import invalid_params
 from anyport.protocol.exchange import Answered, Failed, Refused
+from anyport.protocol.room import LARGE_BYTES, OPEN_REQUESTS_MAX
 from anyport.protocol.session import State
 from anyport.wire.framing import Overlong
-from tests.protocol.fakes import IDENTITY, META, Asked, Talk, request
+from tests.protocol.fakes import IDENTITY, META, Asked, Talk, Wire, request
 
 CALL = {"name": "a", "arguments": {}}
 
@@ -256,7 +256,7 @@ def test_a_client_that_never_reads_is_stopped_at_a_limit() -> None:
 
     (answer,) = talk.ask("tools/list", id="one more")
 
-    assert answer["error"]["code"] == -32603
+    assert answer["error"]["code"] == -32000
     assert len(talk.relay.exchanges) == OPEN_REQUESTS_MAX
 
 
@@ -264,7 +264,7 @@ def test_large_requests_are_bounded_by_what_they_hold_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     talk = Talk()
-    monkeypatch.setattr(conversation, "OPEN_BYTES_MAX", 5 * LARGE_BYTES)
+    monkeypatch.setattr(room, "OPEN_BYTES_MAX", 5 * LARGE_BYTES)
     large = {"name": "a", "arguments": {"text": "x" * 2 * LARGE_BYTES}}
 
     assert talk.ask("tools/call", large, 1) == []
@@ -272,7 +272,7 @@ def test_large_requests_are_bounded_by_what_they_hold_together(
     (answer,) = talk.ask("tools/call", large, 3)
     assert talk.ask("tools/call", CALL, 4) == []
 
-    assert answer["error"]["code"] == -32603
+    assert answer["error"]["code"] == -32000
     talk.relay.exchanges[0].end(Answered(b"{}"))
     talk.wire.take()
     assert talk.ask("tools/call", large, 5) == []
@@ -366,3 +366,14 @@ def test_an_error_without_an_id_says_null_or_nothing_as_the_revision_has_it(
     assert answer["error"]["code"] == -32700
     assert ("id" in answer) is null
     assert answer.get("id") is None
+
+
+def test_the_request_that_is_answered_over_a_way_is_known_while_it_is_open() -> None:
+    talk = Talk()
+    talk.shake_hands()
+    talk.ask("tools/list", id="one")
+
+    assert talk.conversation.asked_over(talk.wire) == b'"one"'
+    assert talk.conversation.asked_over(Wire()) is None
+    talk.relay.last.end(Answered(b"{}"))
+    assert talk.conversation.asked_over(talk.wire) is None

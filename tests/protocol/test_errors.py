@@ -7,6 +7,7 @@ import pytest
 from anyport.protocol import errors
 from anyport.protocol.errors import Fault, Situation, from_server
 from anyport.protocol.revision import REVISIONS
+from anyport.protocol.timeouts import Timeout
 
 FIRST, LEGACY, MODERN = (REVISIONS[name] for name in ("2024-11-05", "2025-11-25", "2026-07-28"))
 
@@ -23,7 +24,9 @@ FIRST, LEGACY, MODERN = (REVISIONS[name] for name in ("2024-11-05", "2025-11-25"
         (Situation.NOT_RUNNING, -32000, -32603),
         (Situation.TIMED_OUT, -32000, -32603),
         (Situation.BUSY, -32000, -32603),
+        (Situation.EJECTED, -32000, -32603),
         (Situation.MISBEHAVED, -32000, -32603),
+        (Situation.OVERLOADED, -32000, -32603),
         # The ladder of modern requests is the only way into these, so they have one code.
         (Situation.UNSUPPORTED_REVISION, -32022, -32022),
         (Situation.HEADER_MISMATCH, -32020, -32020),
@@ -39,8 +42,8 @@ def test_a_situation_has_its_code_in_either_era(
 
 
 def test_every_situation_has_its_row_above_and_a_label_of_its_own() -> None:
-    assert len(list(Situation)) == 13
-    assert len({situation.label for situation in Situation}) == 13
+    assert len(list(Situation)) == 15
+    assert len({situation.label for situation in Situation}) == 15
 
 
 def test_an_unknown_tool_is_told_in_the_words_of_the_revision() -> None:
@@ -63,7 +66,6 @@ def test_faults_of_the_caller_say_what_is_wrong() -> None:
     ("situation", "words"),
     [
         (Situation.NOT_RUNNING, "Server 'a' is not running: why"),
-        (Situation.TIMED_OUT, "Tool execution timeout (why)"),
         (Situation.BUSY, "Server 'a' is busy: why"),
         (Situation.MISBEHAVED, "Server 'a' why"),
     ],
@@ -72,6 +74,12 @@ def test_a_server_that_gave_no_answer_is_named(situation: Situation, words: str)
     rendered = json.loads(errors.lost("a", situation, "why").render(LEGACY))
 
     assert rendered == {"code": -32000, "message": words, "data": {"server": "a"}}
+
+
+def test_a_call_that_took_too_long_has_run_out_of_its_own_time() -> None:
+    assert errors.lost("a", Situation.TIMED_OUT, "60s") == errors.timed_out(
+        "a", Timeout.TOTAL, "60s"
+    )
 
 
 def test_a_server_that_is_down_is_not_running() -> None:
@@ -119,3 +127,64 @@ def test_a_servers_error_keeps_code_and_message_and_gains_context(
 def test_the_code_of_an_error_is_read_as_it_stands() -> None:
     assert errors.error_code(b'{"code":-32022,"message":""}') == -32022
     assert errors.error_code(b"{}") is None
+
+
+def test_who_is_turned_away_learns_when_to_come_back() -> None:
+    fault = errors.overloaded("too much", own=True, seconds=3)
+
+    assert fault.pause == errors.Pause(429, 3)
+    assert json.loads(fault.render(LEGACY))["data"] == {"retryAfterSeconds": 3}
+    assert not fault.as_tool_result("tools/call", MODERN)
+    assert errors.overloaded("too much", seconds=1).pause == errors.Pause(503, 1)
+
+
+def test_who_waits_for_a_busy_server_may_be_put_off_too() -> None:
+    busy = errors.lost("s", Situation.BUSY, "open calls: 128, waiting: 9")
+    assert busy.pause is None
+
+    put_off = errors.put_off(busy, errors.Pause(seconds=2))
+
+    assert put_off.pause == errors.Pause(None, 2)
+    assert json.loads(put_off.data or b"") == {"server": "s", "retryAfterSeconds": 2}
+
+
+def test_an_answer_that_could_not_be_kept_is_not_to_be_asked_for_again_unthinkingly() -> None:
+    fault = errors.lost("s", Situation.OVERLOADED, "9 bytes; the call was carried out")
+
+    assert fault.pause == errors.Pause(503)
+    assert "retryAfterSeconds" not in json.loads(fault.data or b"")
+
+
+@pytest.mark.parametrize(
+    ("timeout", "words"),
+    [
+        (Timeout.QUEUE, "Server 's' is busy: no place became free for this call within why"),
+        (Timeout.CONNECT, "Server 's' is not running: why"),
+        (Timeout.HANDSHAKE, "Server 's' is not running: why"),
+        (Timeout.FIRST_BYTE, "Server 's' why"),
+        (Timeout.STREAM_IDLE, "Server 's' why"),
+        (Timeout.TOTAL, "Tool execution timeout (why)"),
+        (Timeout.CAP, "Tool execution timeout (why in all, the timeoutMax of server 's')"),
+        (Timeout.ANSWER, "Tool execution timeout: nobody answered server 's' within why"),
+        (Timeout.DRAIN, "The gateway is stopping, and server 's' has not answered in time"),
+    ],
+)
+def test_a_call_whose_time_is_over_says_which(timeout: Timeout, words: str) -> None:
+    fault = errors.timed_out("s", timeout, "why")
+
+    assert (fault.message, fault.timeout) == (words, timeout)
+    assert fault.situation is Situation.TIMED_OUT
+    assert json.loads(fault.data or b"") == {"server": "s", "timeout": timeout.value}
+    assert fault.as_tool_result("tools/call", MODERN)
+
+
+def test_a_server_that_gets_no_calls_says_when_it_may_again() -> None:
+    fault = errors.lost("a", Situation.EJECTED, "why", 26.2)
+
+    assert json.loads(fault.render(LEGACY)) == {
+        "code": -32000,
+        "message": "Server 'a' is not taking calls: why",
+        "data": {"server": "a", "retryAfterSeconds": 27},
+    }
+    assert json.loads(fault.render(MODERN))["code"] == -32603
+    assert fault.as_tool_result("tools/call", MODERN)

@@ -5,7 +5,7 @@ import pytest
 from anyport.protocol.errors import invalid_params
 from anyport.protocol.exchange import Answered, Ending, Failed, Refused
 from anyport.wire.frame import Failure, Result
-from tests.protocol.fakes import Asked, exchange
+from tests.protocol.fakes import Asked, Wire, exchange
 
 ENDINGS: list[Ending] = [Answered(b"{}"), Refused(b"{}"), Failed(invalid_params("no"))]
 ANSWER = Result(b"1", b"{}")
@@ -104,3 +104,19 @@ def test_a_question_nobody_was_asked_can_be_withdrawn() -> None:
     asked.question.withdraw()
 
     assert not asked.question.open
+
+
+def test_an_answer_is_told_by_who_holds_it_where_there_is_one() -> None:
+    wire = Wire()
+    held: list[tuple[object, ...]] = []
+    made, _ = exchange(teller=wire)
+    made.give(b"{}")
+    assert wire.take_one() == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    made.hold = lambda who, frame, code, _: held.append((who, frame, code))
+    made.give(b"{}")
+    made.deny(b'{"code":1,"message":""}', 1)
+    assert wire.take() == []
+    assert held == [
+        (made, b'{"jsonrpc":"2.0","id":1,"result":{}}', None),
+        (made, b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}', 1),
+    ]

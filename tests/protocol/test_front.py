@@ -61,6 +61,17 @@ def test_an_ending_that_cannot_be_told_is_told_as_a_failure_and_goes_on_to_who_r
     assert [type(happening) for happening in tell.told] == [Failed]
 
 
+def test_an_answer_for_which_there_is_no_memory_is_told_as_that() -> None:
+    tell = Telling(MemoryError())
+
+    tell_ending(tell, make_exchange()[0], Answered(b"{}"))
+
+    (told,) = tell.told
+    assert isinstance(told, Failed)
+    assert told.fault.situation is Situation.OVERLOADED
+    assert "the call was carried out" in told.fault.message
+
+
 def test_a_result_that_names_a_member_twice_is_the_servers_fault_and_nothing_broke() -> None:
     tell = Telling(members.Ambiguous())
 

@@ -19,6 +19,7 @@ from anyport.protocol.exchange import (
     Refused,
 )
 from anyport.protocol.legacy_front import Description, LegacySession, initialize, tell_legacy
+from anyport.protocol.passage import Passage
 from anyport.protocol.revision import REVISIONS, Revision
 from anyport.protocol.session import State, Step
 from anyport.wire.frame import Failure, Request, Result
@@ -341,3 +342,56 @@ def test_progress_that_does_not_rise_is_not_told() -> None:
 
     told = [frame["params"]["progress"] for frame in wire.take()]
     assert told == [1, 2.5, {"percentage": 50}, {"percentage": 50}, 3]
+
+
+# What is recorded.
+
+
+@pytest.mark.parametrize("relayed", [True, False])
+def test_a_question_is_recorded_as_it_was_put_and_answered(relayed: bool) -> None:
+    wire, asked = Wire(), Asked("elicitation/create", b'{"mode":"form","message":"?"}')
+    session = session_on(wire, "2025-06-18")
+    made, _ = exchange(by=caller(session=session), teller=wire)
+    made.tell = tell_legacy
+    made.passage = passage = Passage(clock=lambda: 0.0, keeps=True)
+    asked.question.relayed = relayed
+
+    made.happen(NeedInput(asked.question))
+    session.answer(Result(b"1", b'{"action":"decline"}'))
+    session.answer(Result(b"1", b'{"action":"accept"}'))
+
+    assert [(each.kind, each.side, each.payload, each.twin) for each in passage.crossings] == [
+        ("server-request", "client", b'{"message":"?"}', relayed),
+        ("client-response", "client", b'{"action":"decline"}', False),
+    ]
+    assert asked.question.heard
+
+
+def test_a_question_that_nobody_was_asked_is_not_recorded_as_the_clients() -> None:
+    wire, asked = Wire(), Asked("elicitation/create", b"{}")
+    made, _ = exchange(teller=wire)
+    made.tell = tell_legacy
+    made.passage = passage = Passage(clock=lambda: 0.0, keeps=True)
+
+    made.happen(NeedInput(asked.question))
+
+    assert passage.crossings == []
+    assert not asked.question.heard
+
+
+def test_what_is_told_on_the_way_is_recorded_in_the_words_of_either_side() -> None:
+    made, _ = exchange(teller=Wire())
+    made.progress_token, made.tell = b'"mine"', tell_legacy
+    made.passage = passage = Passage(clock=lambda: 0.0, keeps=True)
+
+    made.happen(Progress(b'{"progressToken":9,"progress":1}'))
+    made.happen(Progress(b'{"progressToken":9,"progress":1}'))  # It has not come any further.
+    made.happen(Log(b'{"level":"info","logger":"s"}', b'{"level":"info"}'))
+
+    assert [(each.side, each.payload) for each in passage.crossings] == [
+        ("server", b'{"progressToken":9,"progress":1}'),
+        ("client", b'{"progressToken":"mine","progress":1}'),
+        ("server", b'{"progressToken":9,"progress":1}'),
+        ("server", b'{"level":"info"}'),
+        ("client", b'{"level":"info","logger":"s"}'),
+    ]

@@ -1,6 +1,6 @@
 import pytest
 
-from anyport.protocol.openable import ADDRESS_CHARACTERS_MAX, unfit
+from anyport.protocol.openable import ADDRESS_CHARACTERS_MAX, unfit, wants_address
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,21 @@ def test_what_leads_elsewhere_may_not(url: str, local: bool) -> None:
 def test_only_a_server_on_this_machine_may_lead_into_it(url: str) -> None:
     assert unfit(url, local=True) is None
     assert unfit(url, local=False) == "it leads into this machine"
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "wanted"),
+    [
+        ("elicitation/create", b'{"mode":"url"}', True),
+        ("elicitation/create", b'{"mode":"\\u0075rl"}', True),
+        ("elicitation/create", b'{"mode":"form"}', False),
+        ("elicitation/create", b"{}", False),
+        ("elicitation/create", b"[]", False),
+        ("elicitation/create", None, False),
+        ("roots/list", b'{"mode":"url"}', False),
+    ],
+)
+def test_only_elicitation_by_url_wants_an_address_opened(
+    method: str, params: bytes | None, wanted: bool
+) -> None:
+    assert wants_address(method, params) is wanted

@@ -113,8 +113,9 @@ def test_what_a_client_always_says_of_itself_is_read_once() -> None:
 def test_what_is_remembered_is_short_and_does_not_change_with_each_request() -> None:
     long = {"_meta": {"long": "x" * ABOUT_BYTES_REMEMBERED_MAX}}
     counted = {"_meta": {"progressToken": "test_what_is_remembered"}}
+    traced = {"_meta": {"traceparent": "00-a-b-01"}}
 
-    for params in (long, counted):
+    for params in (long, counted, traced):
         assert sound(params).about is not sound(params).about
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anyport.protocol.seal import KEY_BYTES, TAG_BYTES, Seal
+from anyport.protocol.seal import KEY_BYTES, TAG_BYTES, Seal, digest_of
 
 OLD, NEW, FOREIGN = (bytes([number]) * KEY_BYTES for number in (1, 2, 3))
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -161,3 +161,10 @@ def test_a_seal_needs_good_keys(keys: list[bytes]) -> None:
 @given(st.text())
 def test_nothing_that_is_thrown_at_it_raises(text: str) -> None:
     assert SEAL.open("session", text) is None
+
+
+def test_a_digest_of_several_texts_keeps_them_apart() -> None:
+    assert digest_of([b"ab", b"c"], 16) == digest_of(iter([b"ab", b"c"]), 16)
+    assert digest_of([b"ab", b"c"], 16) != digest_of([b"a", b"bc"], 16)
+    assert digest_of([b"ab", b"c"], 16) != digest_of([b"abc"], 16)
+    assert len(digest_of([], 12)) == 12

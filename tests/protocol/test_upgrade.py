@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from anyport.protocol.upgrade import embedded, upgrade_error, upgrade_tool
+from anyport.protocol.upgrade import (
+    embedded,
+    input_request,
+    input_required,
+    upgrade_error,
+    upgrade_tool,
+)
 from tests.demo.schema import check_result
 
 FORM = "elicitation/create"
@@ -97,3 +103,17 @@ def test_a_tool_says_nothing_of_tasks_in_a_session(tool: bytes, told: bytes) -> 
 )
 def test_a_resource_that_is_not_there_makes_the_params_invalid(error: bytes, told: bytes) -> None:
     assert upgrade_error(error) == told
+
+
+def test_a_result_that_sends_a_client_away_has_its_questions_and_a_state() -> None:
+    asked = input_request("roots/list", None)
+    told = input_request("elicitation/create", b'{"mode":"form"}')
+
+    assert json.loads(input_required([("a", asked), ("b", told)], b'"state"')) == {
+        "resultType": "input_required",
+        "inputRequests": {
+            "a": {"method": "roots/list"},
+            "b": {"method": "elicitation/create", "params": {"mode": "form"}},
+        },
+        "requestState": "state",
+    }

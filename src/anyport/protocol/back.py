@@ -16,6 +16,7 @@ from anyport.protocol.capability import declares, lacking
 from anyport.protocol.errors import Situation, lost, missing_capability
 from anyport.protocol.exchange import Answered, Caller, Ending, Failed
 from anyport.protocol.extension import bridged_capabilities, bridged_extensions
+from anyport.protocol.freshness import OF_ITSELF
 from anyport.protocol.revision import Era, Revision
 from anyport.protocol.shape import Shape
 from anyport.wire import members
@@ -24,7 +25,6 @@ INPUT_REQUIRED: Final = b'"input_required"'
 COMPLETE: Final = b'"complete"'
 UNKNOWN_TYPE: Final = "answered with a type of result unknown to us"
 UNKNOWN_FORM: Final = "asked for input in a form unknown to us"
-_OF_ITSELF: Final = ("resultType", "ttlMs", "cacheScope")
 _COMPLETE_FIRST: Final = b'{"resultType":"complete",'
 _KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "sampling": ("context", "tools"),
@@ -83,7 +83,7 @@ class LegacyBack:
         if caller.revision.era is Era.LEGACY and (
             len(shape.kind) or len(shape.ttl) or len(shape.scope)
         ):
-            result = members.edit(result, dict.fromkeys(_OF_ITSELF))
+            result = members.edit(result, dict.fromkeys(OF_ITSELF))
         return Answered(result, shape)
 
 
@@ -122,7 +122,7 @@ class ModernBack:
         if kind not in (b"", COMPLETE):
             return _misbehaved(slug, UNKNOWN_TYPE)
         if len(shape.ttl) or len(shape.scope):
-            result = members.edit(result, dict.fromkeys(_OF_ITSELF))
+            result = members.edit(result, dict.fromkeys(OF_ITSELF))
         elif result.startswith(_COMPLETE_FIRST):
             result = b"{" + result[len(_COMPLETE_FIRST) :]
         elif kind:

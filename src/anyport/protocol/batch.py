@@ -5,6 +5,7 @@ Only one revision has them. Knows frames and where their answers go, not what th
 
 from typing import Final
 
+from anyport.protocol.errors import Pause
 from anyport.protocol.exchange import Teller
 
 BATCH_MAX: Final = 100
@@ -34,7 +35,7 @@ class Batch:
         """What happens on the way is not part of the batch's answer."""
         self.teller.note(*frames)
 
-    def end(self, frame: bytes, code: int | None = None) -> None:
+    def end(self, frame: bytes, code: int | None = None, pause: Pause | None = None) -> None:
         """One answer is there."""
         self._answers.append(frame)
         self.forget()

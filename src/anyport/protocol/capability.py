@@ -13,6 +13,7 @@ import msgspec
 
 from anyport.protocol.extension import EXTENSIONS, TASKS
 from anyport.protocol.method import QUESTIONS
+from anyport.protocol.openable import wants_address
 from anyport.protocol.revision import Revision
 from anyport.wire import members
 
@@ -77,23 +78,19 @@ def lacking(
     missing: dict[str, dict[str, object]] = {}
     for method, params in asked:
         kind = QUESTIONS[method]
-        mode = _mode(kind, params)
+        mode = _mode(method, params)
         declared = kind in capabilities.questions
-        if not declared or (mode is not None and not _declares(capabilities, kind, mode)):
+        if not declared or (mode is not None and not declares(capabilities, kind, {mode: {}})):
             missing.setdefault(kind, {}).update({} if mode is None else {mode: {}})
     return missing
 
 
-def _mode(kind: str, params: bytes | None) -> str | None:
+def _mode(method: str, params: bytes | None) -> str | None:
     """The variant of a question that has to be declared by itself."""
-    found = {} if params is None or params[:1] != b"{" else members.members(params)
-    if kind == "elicitation" and members.string(found.get("mode")) == "url":
+    if wants_address(method, params):
         return "url"
-    return "tools" if kind == "sampling" and "tools" in found else None
-
-
-def _declares(capabilities: ClientCapabilities, kind: str, mode: str) -> bool:
-    return declares(capabilities, kind, {mode: {}})
+    found = {} if params is None or params[:1] != b"{" else members.members(params)
+    return "tools" if QUESTIONS[method] == "sampling" and "tools" in found else None
 
 
 def declares(capabilities: ClientCapabilities, kind: str, within: object) -> bool:

@@ -6,9 +6,8 @@ fronts tell what comes back; a `Relay` does the work. No I/O: a `Teller` takes b
 client, one for the whole conversation on a pipe, one for each message over HTTP.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from itertools import count
-from typing import Final
 
 import msgspec
 from msgspec import Raw
@@ -22,20 +21,14 @@ from anyport.protocol.legacy_front import Description, LegacySession, initialize
 from anyport.protocol.method import INITIALIZED, find_method
 from anyport.protocol.modern_front import is_modern, tell_modern
 from anyport.protocol.principal import LOCAL, Principal
+from anyport.protocol.progress import PROGRESS
 from anyport.protocol.reading import PlainCall, Reading, read_plain_call, read_request
 from anyport.protocol.revision import UNNEGOTIATED, Revision
+from anyport.protocol.room import LARGE_BYTES, OPEN_REQUESTS_MAX, no_room
 from anyport.protocol.session import State, Step
 from anyport.wire import codec, members
 from anyport.wire.frame import BadFrame, Failure, Frame, Notification, Request, Result
 from anyport.wire.framing import Overlong
-
-OPEN_REQUESTS_MAX: Final = 4096
-"""Unanswered requests of one client; more is a client that never reads."""
-
-OPEN_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What the large ones among them may hold together; a message is in memory up to four times."""
-LARGE_BYTES: Final = 64 * 1024
-"""Smaller requests are bounded by their number alone, and need not be added up."""
 
 
 class Conversation:
@@ -100,6 +93,10 @@ class Conversation:
     def any_teller(self) -> Teller | None:
         """The way of some answer that is still to come."""
         return next((exchange.teller for exchange in self._open.values()), None)
+
+    def asked_over(self, teller: Teller) -> bytes | None:
+        """The raw id of the request whose answer goes this way, while it is open."""
+        return next((ex.id for ex in self._open.values() if ex.teller is teller), None)
 
     def receive(self, raw: bytes | Overlong) -> None:
         """Take one message, or one batch, from a pipe."""
@@ -167,7 +164,7 @@ class Conversation:
             case Request():
                 reading = read_request(frame)
                 if isinstance(reading, Fault):
-                    self.refuse(frame.id, reading, teller)
+                    self.refuse(frame, reading, teller)
                 else:
                     self.request(reading, teller)
             case Notification():
@@ -175,19 +172,25 @@ class Conversation:
             case Result() | Failure():
                 if self.session is not None:
                     self.session.answer(frame)
-            case BadFrame() if frame.answerable:
+            case BadFrame():
+                self._relay.aside(self._speaker(), frame)
+                if not frame.answerable:
+                    return
                 if isinstance(teller, Batch):
                     teller.expect()
                 null = self.revision.null_ids
                 error = codec.error(frame.code, frame.message)
                 teller.end(codec.failure(frame.id, error, null_id=null), frame.code)
 
-    def refuse(self, id: bytes, fault: Fault, teller: Teller) -> None:
+    def refuse(
+        self, frame: Request, fault: Fault, teller: Teller, caller: Caller | None = None
+    ) -> None:
         """Answer a request that cannot be."""
         if isinstance(teller, Batch):
             teller.expect()
-        revision = self.revision
-        teller.end(codec.failure(id, fault.render(revision)), fault.code(revision))
+        error = fault.render(self.revision)
+        self._relay.aside(caller or self._speaker(), frame, Failure(frame.id, error))
+        teller.end(codec.failure(frame.id, error), fault.code(self.revision), fault.pause)
 
     def repeat(self, plain: PlainCall, teller: Teller) -> bool:
         """Make a call that was made before; False if that cannot be told from the call alone."""
@@ -210,30 +213,31 @@ class Conversation:
         if frame.method == "initialize":
             outcome = initialize(frame, self._open_session)
             if isinstance(outcome, Fault):
-                self.refuse(frame.id, outcome, teller)
+                self.refuse(frame, outcome, teller)
             else:
+                self._relay.aside(self._speaker(), frame, Result(frame.id, outcome))
                 teller.end(codec.result(frame.id, outcome))
             return
         modern = is_modern(frame.method, reading.about)
-        refusal = self._begin(reading, teller, modern=modern)
-        if refusal is not None:
-            self.refuse(frame.id, refusal, teller)
-
-    def _begin(self, reading: Reading, teller: Teller, *, modern: bool) -> Fault | None:
-        frame = reading.frame
-        if modern and isinstance(teller, Batch):
-            words = "Invalid Request: a request without a session must not be part of a batch"
-            return Fault(situation=Situation.INVALID_REQUEST, message=words)
-        caller = self._modern_caller(reading.about) if modern else self._legacy_caller()
+        caller = self._modern_caller(reading, teller) if modern else self._legacy_caller()
         if isinstance(caller, Fault):
-            return caller
+            self.refuse(frame, caller, teller)
+            return
+        refusal = self._begin(reading, teller, caller, modern=modern)
+        if refusal is not None:
+            self.refuse(frame, refusal, teller, caller)
+
+    def _begin(
+        self, reading: Reading, teller: Teller, caller: Caller, *, modern: bool
+    ) -> Fault | None:
+        frame = reading.frame
         method = find_method(frame.method, caller.revision)
         if method is None:
             return method_not_found(frame.method)
         key = codec.id_value(frame.id)
         full = key in self._open or len(self._open) >= OPEN_REQUESTS_MAX
         if full or len(reading.params) > LARGE_BYTES:
-            refusal = self._no_room(key, len(reading.params))
+            refusal = no_room(self._open, key, len(reading.params))
             if refusal is not None:
                 return refusal
         exchange = Exchange(
@@ -246,25 +250,12 @@ class Conversation:
             tell=self._tell_modern if modern else self.tell,
             key=key,
             progress_token=reading.progress_token if reading.about else None,
+            carried=reading.carried,
         )
         self._open[key] = exchange
         if isinstance(teller, Batch):
             teller.expect()
         self._relay.begin(exchange)
-        return None
-
-    def _no_room(self, key: str | int, size: int) -> Fault | None:
-        if key in self._open:
-            words = "Invalid Request: a request with this id is still open"
-            return Fault(situation=Situation.INVALID_REQUEST, message=words)
-        if len(self._open) >= OPEN_REQUESTS_MAX:
-            words = f"Too many open requests: the limit is {OPEN_REQUESTS_MAX}"
-            return Fault(situation=Situation.INTERNAL, message=words)
-        if size > LARGE_BYTES:
-            held = sum(len(exchange.params) for exchange in self._open.values())
-            if held + size > OPEN_BYTES_MAX:
-                words = f"Too many bytes in open requests: the limit is {OPEN_BYTES_MAX}"
-                return Fault(situation=Situation.INTERNAL, message=words)
         return None
 
     def _open_session(
@@ -288,13 +279,14 @@ class Conversation:
         return self._relay.describe(self._profile)
 
     def _notification(self, frame: Notification) -> None:
+        self._relay.aside(self._speaker(), frame)
         params = frame.params if frame.params is not None and frame.params[:1] == b"{" else b"{}"
         if frame.method == "notifications/cancelled":
             self._cancel(params)
         elif frame.method in INITIALIZED:
             if self.session is not None:
                 self.session.take(Step.INITIALIZED)
-        elif frame.method == "notifications/progress":
+        elif frame.method == PROGRESS:
             if self.session is not None:
                 self.session.progress(params)
         else:
@@ -359,6 +351,18 @@ class Conversation:
             self.on_idle()
 
     def _legacy_caller(self) -> Caller:
+        if self.session is not None and self.session.state not in (State.READY, State.CLOSED):
+            self.session.take(Step.REQUEST)
+        return self._speaker()
+
+    def _modern_caller(self, reading: Reading, teller: Teller) -> Caller | Fault:
+        if isinstance(teller, Batch):
+            words = "Invalid Request: a request without a session must not be part of a batch"
+            return Fault(situation=Situation.INVALID_REQUEST, message=words)
+        return modern_caller(reading.about, self._profile, self._principal, self._transport)
+
+    def _speaker(self) -> Caller:
+        """Who speaks: the same object as long as that is the same."""
         session = self.session
         if session is None or session.state is State.CLOSED:
             return Caller(
@@ -369,8 +373,6 @@ class Conversation:
                 principal=self._principal,
                 transport=self._transport,
             )
-        if session.state is not State.READY:
-            session.take(Step.REQUEST)
         caller = self._same_caller()
         if caller is None:
             caller = self._caller = Caller(
@@ -391,6 +393,3 @@ class Conversation:
         if caller is None or session is None or caller.session is not session:
             return None
         return caller if caller.log_level == session.log_level else None
-
-    def _modern_caller(self, about: Mapping[str, Raw]) -> Caller | Fault:
-        return modern_caller(about, self._profile, self._principal, self._transport)

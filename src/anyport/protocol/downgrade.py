@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from anyport.protocol import meta
+from anyport.protocol.freshness import OF_ITSELF
 from anyport.protocol.kinds import may_be_strange
 from anyport.protocol.method import LISTS
 from anyport.protocol.revision import FIRST_CONTENT, Revision
@@ -28,7 +29,6 @@ RESOURCE_NOT_FOUND: Final = -32002
 
 _LISTS: Final = frozenset(LISTS.values())
 _IN_FULL: Final = {b"true": b"{}", b"false": b'{"not":{}}'}
-_HINTS: Final = ("resultType", "ttlMs", "cacheScope")
 
 
 def downgrade(method: str, result: bytes, revision: Revision, shape: Shape | None = None) -> bytes:
@@ -46,7 +46,7 @@ def downgrade(method: str, result: bytes, revision: Revision, shape: Shape | Non
             if may_be_strange(result, revision):
                 return _edit_list(result, "messages", lambda one: _in_message(one, revision))
         elif method in _LISTS and shape is None:
-            return _without_hints(result)
+            return without_hints(result)
     except (msgspec.DecodeError, members.Ambiguous):
         # Not the shape that MCP gives it: left for the client to judge.
         return result
@@ -119,10 +119,10 @@ def _in_full(schema: bytes) -> bytes:
     return members.edit(schema, {"properties": members.edit(bytes(raw), terse)})
 
 
-def _without_hints(result: bytes) -> bytes:
-    """What a modern server says of its list is for modern clients."""
-    if not members.members(result).keys().isdisjoint(_HINTS):
-        result = members.edit(result, dict.fromkeys(_HINTS))
+def without_hints(result: bytes) -> bytes:
+    """A result without what a modern server says of it: that is for modern clients."""
+    if not members.members(result).keys().isdisjoint(OF_ITSELF):
+        result = members.edit(result, dict.fromkeys(OF_ITSELF))
     return meta.restamp(result, {meta.SERVER_INFO: None})
 
 

@@ -5,13 +5,15 @@ server's own error is not a fault of ours and passes through `from_server`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from math import ceil
 from typing import Final
 
 import msgspec
 
 from anyport.protocol.revision import Era, Revision
+from anyport.protocol.timeouts import Timeout
 from anyport.wire import codec, frame, members
 
 SERVER_FAULT: Final = -32000
@@ -19,6 +21,9 @@ SERVER_FAULT: Final = -32000
 HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_REVISION: Final = -32022
+TOO_MANY_REQUESTS: Final = 429
+UNAVAILABLE: Final = 503
+"""What HTTP calls it when one client, or everybody, asks for too much."""
 URL_REQUIRED: Final = -32042
 """Somebody has to open an address first; a word of 2025-11-25 alone."""
 
@@ -36,7 +41,9 @@ class Situation(Enum):
     NOT_RUNNING = (SERVER_FAULT, frame.INTERNAL_ERROR, "not-running")
     TIMED_OUT = (SERVER_FAULT, frame.INTERNAL_ERROR, "timed-out")
     BUSY = (SERVER_FAULT, frame.INTERNAL_ERROR, "busy")
+    EJECTED = (SERVER_FAULT, frame.INTERNAL_ERROR, "ejected")
     MISBEHAVED = (SERVER_FAULT, frame.INTERNAL_ERROR, "misbehaved")
+    OVERLOADED = (SERVER_FAULT, frame.INTERNAL_ERROR, "overloaded")
     # Only a request without a handshake can be in these: a handshake negotiates.
     HEADER_MISMATCH = (HEADER_MISMATCH, HEADER_MISMATCH, "header-mismatch")
     MISSING_CAPABILITY = (MISSING_CAPABILITY, MISSING_CAPABILITY, "missing-capability")
@@ -49,10 +56,22 @@ class Situation(Enum):
 
 
 _SERVER_SIDE: Final = frozenset(
-    {Situation.NOT_RUNNING, Situation.TIMED_OUT, Situation.BUSY, Situation.MISBEHAVED}
+    {
+        *(Situation.NOT_RUNNING, Situation.TIMED_OUT, Situation.BUSY),
+        *(Situation.EJECTED, Situation.MISBEHAVED),
+    }
 )
 """Faults of a server rather than of the request: a modern `tools/call` gets these as a tool
 result with `isError`, so that the model sees them and can act."""
+
+
+class Pause(msgspec.Struct, frozen=True, gc=False):
+    """How somebody who is turned away is told that over HTTP, where that has words for it."""
+
+    status: int | None = None
+    """None: the error says it all, in an answer like any other."""
+    seconds: int | None = None
+    """In how many to come back; None: not by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +81,9 @@ class Fault:
     situation: Situation
     message: str
     data: bytes | None = None
+    pause: Pause | None = None
+    timeout: Timeout | None = None
+    """Which time was over, if one was; `data` says so too."""
 
     def as_tool_result(self, method: str, revision: Revision) -> bool:
         """Whether the caller should get a tool result that says so, not a protocol error."""
@@ -127,21 +149,78 @@ def not_running(slug: str, reason: str) -> Fault:
     return lost(slug, Situation.NOT_RUNNING, reason)
 
 
-def lost(slug: str, situation: Situation, reason: str) -> Fault:
-    """A server gave no answer."""
-    return Fault(
+def lost(slug: str, situation: Situation, reason: str, retry_after: float | None = None) -> Fault:
+    """A server gave no answer; `retry_after` is in how many seconds it may give one."""
+    if situation is Situation.TIMED_OUT:
+        return timed_out(slug, Timeout.TOTAL, reason)
+    fault = Fault(
         situation=situation,
         message=_LOST[situation].format(slug=slug, reason=reason),
         data=members.join([("server", members.text(slug))]),
+        # What was answered and could not be kept must not be asked for again unthinkingly.
+        pause=Pause(UNAVAILABLE) if situation is Situation.OVERLOADED else None,
     )
+    return fault if retry_after is None else put_off(fault, Pause(seconds=ceil(retry_after)))
+
+
+def timed_out(slug: str, timeout: Timeout, reason: str) -> Fault:
+    """The time of a call is over; `reason` is how much that was, or what did not come."""
+    told = [("server", members.text(slug)), ("timeout", members.text(timeout.value))]
+    return Fault(
+        situation=Situation.TIMED_OUT,
+        message=_TIMED_OUT[timeout].format(slug=slug, reason=reason),
+        data=members.join(told),
+        timeout=timeout,
+    )
+
+
+def put_off(fault: Fault, pause: Pause) -> Fault:
+    """The same fault for somebody who may come back later."""
+    if pause.seconds is None:
+        return replace(fault, pause=pause)
+    told = {"retryAfterSeconds": b"%d" % pause.seconds}
+    return replace(fault, pause=pause, data=members.edit(fault.data or b"{}", told))
+
+
+def overloaded(words: str, *, own: bool = False, seconds: int | None = None) -> Fault:
+    """The gateway has as much to do as it may have, or as this client may give it."""
+    fault = Fault(situation=Situation.OVERLOADED, message=words)
+    return put_off(fault, Pause(TOO_MANY_REQUESTS if own else UNAVAILABLE, seconds))
+
+
+BROKE: Final = "Internal error: the gateway failed to handle this request"
+UNREMEMBERED: Final = "The gateway has no memory for the answer; the call was carried out"
+
+
+def broken(error: Exception) -> Fault:
+    """Something of ours broke on the way, or there was no memory to go on."""
+    if isinstance(error, MemoryError):
+        return overloaded(UNREMEMBERED)
+    return Fault(situation=Situation.INTERNAL, message=BROKE)
 
 
 _LOST: Final = {
     Situation.NOT_RUNNING: "Server '{slug}' is not running: {reason}",
     Situation.TIMED_OUT: "Tool execution timeout ({reason})",
     Situation.BUSY: "Server '{slug}' is busy: {reason}",
+    Situation.EJECTED: "Server '{slug}' is not taking calls: {reason}",
     Situation.MISBEHAVED: "Server '{slug}' {reason}",
+    Situation.OVERLOADED: "The gateway holds too much to pass on what '{slug}' answered: {reason}",
 }
+
+
+_TIMED_OUT: Final[Mapping[Timeout, str]] = {
+    Timeout.QUEUE: "Server '{slug}' is busy: no place became free for this call within {reason}",
+    Timeout.CONNECT: _LOST[Situation.NOT_RUNNING],
+    Timeout.HANDSHAKE: _LOST[Situation.NOT_RUNNING],
+    Timeout.FIRST_BYTE: _LOST[Situation.MISBEHAVED],
+    Timeout.STREAM_IDLE: _LOST[Situation.MISBEHAVED],
+    Timeout.TOTAL: _LOST[Situation.TIMED_OUT],
+    Timeout.CAP: "Tool execution timeout ({reason} in all, the timeoutMax of server '{slug}')",
+    Timeout.ANSWER: "Tool execution timeout: nobody answered server '{slug}' within {reason}",
+    Timeout.DRAIN: "The gateway is stopping, and server '{slug}' has not answered in time",
+}
+"""The sentences of those that can end a call."""
 
 
 def from_server(error: bytes, slug: str) -> bytes:

@@ -14,10 +14,13 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from anyport.protocol.capability import ClientCapabilities
-from anyport.protocol.errors import Fault
+from anyport.protocol.errors import Fault, Pause
 from anyport.protocol.method import Method
+from anyport.protocol.passage import Passage
 from anyport.protocol.principal import LOCAL, Principal
+from anyport.protocol.progress import PROGRESS
 from anyport.protocol.revision import Revision
+from anyport.protocol.room import Held, Share
 from anyport.protocol.shape import Shape
 from anyport.wire import codec
 from anyport.wire.frame import Failure, Result
@@ -33,6 +36,8 @@ class Log(msgspec.Struct, frozen=True, gc=False):
     """The server logs something that belongs to this exchange."""
 
     params: bytes
+    said: bytes | None = None
+    """As the server said it, where it was not this."""
 
 
 class Notice(msgspec.Struct, frozen=True, gc=False):
@@ -73,13 +78,26 @@ Happening = Progress | Log | Notice | NeedInput | Ending
 """What can happen in an exchange; exactly one `Ending`, and nothing after it."""
 
 
+MESSAGE: Final = "notifications/message"
+"""What servers log."""
+
 _OVER: Final = Failure(None, codec.error(-32000, "The call that this belonged to has ended"))
 
 
 class Question:
     """Something a server asks of a client. Answered exactly once, or withdrawn."""
 
-    __slots__ = ("_on_answer", "method", "on_progress", "on_withdrawn", "open", "params")
+    __slots__ = (
+        "_on_answer",
+        "heard",
+        "method",
+        "on_progress",
+        "on_withdrawn",
+        "open",
+        "params",
+        "passage",
+        "relayed",
+    )
 
     def __init__(
         self,
@@ -95,6 +113,12 @@ class Question:
         """Takes the client's progress on a long answer, params as the client sent them."""
         self.on_withdrawn: Callable[[bytes | None], None] | None = None
         """Set by whoever put the question to a client; called with the raw reason, if any."""
+        self.passage: Passage | None = None
+        """Of the exchange in which it is put to a client."""
+        self.relayed = False
+        """Whether what the server asked is in there already, in its own words."""
+        self.heard = False
+        """Whether it is the client who answered."""
         self._on_answer = on_answer
 
     def answer(self, frame: Result | Failure) -> None:
@@ -153,8 +177,8 @@ class Teller(Protocol):
     def note(self, *frames: bytes) -> None:
         """Something on the way: progress, a log, a question."""
 
-    def end(self, frame: bytes, code: int | None = None) -> None:
-        """The answer; with the code of the error, if it is one."""
+    def end(self, frame: bytes, code: int | None = None, pause: Pause | None = None) -> None:
+        """The answer; with the code of the error, if it is one, and how the client is put off."""
 
 
 class Session(Protocol):
@@ -172,6 +196,8 @@ class Session(Protocol):
     """How the client is connected, for the record."""
     parting: str
     """Why it is over, once it is; for the record."""
+    resumed: bool
+    """Whether it began in another process than this one; for the record."""
 
     def ask(self, question: Question, teller: Teller | None = None) -> None:
         """Put a question to the client, along with a request of its own or outside any."""
@@ -180,6 +206,7 @@ class Session(Protocol):
         """Send the client a notification."""
 
 
+NOT_CARRIED: Final[Mapping[str, str]] = MappingProxyType({})
 NO_CONTEXT: Final[Mapping[str, bytes | None]] = MappingProxyType({})
 """Nothing changes; most requests carry no trace context."""
 
@@ -203,7 +230,9 @@ class Exchange(msgspec.Struct, eq=False, kw_only=True):
     reached: float = -inf
     """The progress that the client was told last."""
     param_fields: tuple[tuple[str, str], ...] = ()
-    """`Mcp-Param-*` headers that came with it."""
+    """Header fields for a server over HTTP: `Mcp-Param-*` that came with it, and its trace."""
+    carried: Mapping[str, str] = NOT_CARRIED
+    """The trace that the header fields of its own request name."""
     context: Mapping[str, bytes | None] = NO_CONTEXT
     """What becomes of the caller's trace context in `_meta` on the way to a server."""
     ended: bool = False
@@ -221,8 +250,53 @@ class Exchange(msgspec.Struct, eq=False, kw_only=True):
     started: float = 0.0
     reused: bool = False
     """Whether it was answered with what its server had said before."""
+    attempts: int = 1
+    """How often its server was asked; more than once if the first time failed."""
     lease: str = ""
     """Whose the connection is that it uses, where it has that to itself."""
+    passage: Passage | None = None
+    """Where what happens is to be recorded."""
+    share: Share | None = None
+    """Of its client in all that is under way, while it counts there."""
+    held: Held | None = None
+    """What it takes up of the room for large messages, if it is one."""
+    hold: Callable[["Exchange", bytes, int | None, Pause | None], None] | None = None
+    """Tells the answer in its place, when the record of it is safe."""
+    on_end: Callable[["Exchange", Ending | None], None] | None = None
+    """Told once, when it is over: with its ending, or with none if the client gave up."""
+
+    def happen(self, happening: Progress | Log | Notice | NeedInput) -> None:
+        """Tell the client something on the way."""
+        if self.passage is not None:
+            match happening:
+                case Progress(params):
+                    self.passage.note("server-notification", "server", PROGRESS, params)
+                case Log(params, said):
+                    self.passage.note("server-notification", "server", MESSAGE, said or params)
+                    self.passage.pass_on("server-notification", "client", MESSAGE, params)
+                case Notice(method, params):
+                    self.passage.note("server-notification", "client", method, params)
+                case NeedInput(question):
+                    question.passage = self.passage
+        self.tell(self, happening)
+
+    def give(self, result: bytes, pause: Pause | None = None) -> None:
+        """Answer the client with a result."""
+        if self.passage is not None:
+            self.passage.gives(result, failed=False)
+        self._answer(codec.result(self.id, result), None, pause)
+
+    def deny(self, error: bytes, code: int | None, pause: Pause | None = None) -> None:
+        """Answer the client with an error."""
+        if self.passage is not None:
+            self.passage.gives(error, failed=True)
+        self._answer(codec.failure(self.id, error), code, pause)
+
+    def _answer(self, frame: bytes, code: int | None, pause: Pause | None) -> None:
+        if self.hold is None:
+            self.teller.end(frame, code, pause)
+        else:
+            self.hold(self, frame, code, pause)
 
     def end(self, ending: Ending) -> None:
         """Tell the front how it ended. Only the first ending counts."""
@@ -234,6 +308,7 @@ class Exchange(msgspec.Struct, eq=False, kw_only=True):
         for question in self.questions:
             question.abandon()
         self.tell(self, ending)
+        self._over(ending)
 
     def cancel(self, reason: bytes | None = None) -> None:
         """The client no longer wants the answer: no ending is told."""
@@ -245,6 +320,18 @@ class Exchange(msgspec.Struct, eq=False, kw_only=True):
         give_up, self.on_cancel = self.on_cancel, None
         if give_up is not None:
             give_up(reason)
+        self._over(None)
+
+    def _over(self, ending: Ending | None) -> None:
+        share, self.share = self.share, None
+        if share is not None:
+            share.calls -= 1
+        held, self.held = self.held, None
+        if held is not None:
+            held.let_go()
+        over, self.on_end = self.on_end, None
+        if over is not None:
+            over(self, ending)
 
 
 class Front(Protocol):

@@ -13,6 +13,8 @@ from msgspec import Raw
 from anyport.protocol.shape import ABSENT, Shape
 
 HINTS: Final = ("ttlMs", "cacheScope")
+OF_ITSELF: Final = ("resultType", *HINTS)
+"""What a modern result says of itself, and a session's does not."""
 
 _TTL_DIGITS_MAX: Final = 15
 """More is no time that anybody meant, and no integer to many a client."""

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from msgspec import Raw
 
-from anyport.protocol.errors import Fault, Situation
+from anyport.protocol.errors import Fault, Situation, broken
 from anyport.protocol.exchange import (
     Again,
     Answered,
@@ -27,10 +27,14 @@ from anyport.protocol.modern_front import open_envelope
 from anyport.protocol.principal import Principal
 from anyport.protocol.reading import PlainCall
 from anyport.wire import members
-from anyport.wire.frame import Notification
+from anyport.wire.frame import BadFrame, Failure, Notification, Request, Result
 
 Tell = Callable[[Exchange, Happening], None]
 """Tells a client of one era what happened."""
+
+
+Aside = Request | Notification | BadFrame
+"""What no exchange is begun for: a handshake, something refused, something that is not answered."""
 
 
 class Relay(Protocol):
@@ -59,6 +63,9 @@ class Relay(Protocol):
 
     def heard(self, session: Session | None, notification: Notification) -> None:
         """A client sent a notification that concerns the servers."""
+
+    def aside(self, caller: Caller, said: Aside, answer: Result | Failure | None = None) -> None:
+        """A client said something that is no exchange, and what it was answered: for the record."""
 
 
 ENDINGS: Final = (Answered, Refused, Failed)
@@ -99,6 +106,8 @@ def tell_ending(tell: Tell, exchange: Exchange, ending: Happening) -> None:
         tell(exchange, ending)
     except members.Ambiguous:
         tell(exchange, _failed("The server's result names a member twice"))
+    except MemoryError as error:
+        tell(exchange, Failed(broken(error)))
     except Exception:
         tell(exchange, _failed("Internal error: the answer could not be told"))
         raise

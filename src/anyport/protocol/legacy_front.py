@@ -20,6 +20,7 @@ from anyport.protocol.downgrade import downgrade
 from anyport.protocol.downgrade_question import inexpressible, question_for
 from anyport.protocol.errors import Fault, error_code, invalid_params
 from anyport.protocol.exchange import (
+    MESSAGE,
     Answered,
     Exchange,
     Failed,
@@ -33,7 +34,7 @@ from anyport.protocol.exchange import (
     Teller,
 )
 from anyport.protocol.principal import LOCAL, Principal
-from anyport.protocol.progress import reading
+from anyport.protocol.progress import PROGRESS, rises
 from anyport.protocol.revision import Revision, negotiate
 from anyport.protocol.session import State, Step, advance
 from anyport.protocol.shape import OWN
@@ -84,6 +85,7 @@ class LegacySession:
         "parting",
         "principal",
         "profile",
+        "resumed",
         "revision",
         "state",
         "subscriptions",
@@ -117,6 +119,8 @@ class LegacySession:
         self.transport = transport
         self.parting = "ended by the client"
         """Why it is over, once it is; for the record."""
+        self.resumed = False
+        """Whether it began in another process than this one; for the record."""
         self._teller = teller
         self._question_ids = question_ids
         self._questions: dict[int, Question] = {}
@@ -156,14 +160,23 @@ class LegacySession:
             params = meta.restamp(params, {meta.PROGRESS_TOKEN: b"%d" % number})
         way = teller or self._teller
         self._questions[number] = question
+        if question.passage is not None:
+            put = question.passage.pass_on if question.relayed else question.passage.note
+            put("server-request", "client", question.method, params)
         question.on_withdrawn = lambda reason: self._withdraw(number, way, reason)
         way.note(codec.request(b"%d" % number, question.method, params))
 
     def answer(self, frame: Result | Failure) -> None:
         """The client's answer to a question; answers to nothing are dropped."""
         question = self._questions.pop(codec.own_number(frame.id), None)
-        if question is not None:
-            question.answer(frame)
+        if question is None:
+            return
+        question.heard = question.open
+        if question.passage is not None and question.heard:
+            failed = isinstance(frame, Failure)
+            said = frame.error if isinstance(frame, Failure) else frame.result
+            question.passage.note("client-response", "client", question.method, said, failed=failed)
+        question.answer(frame)
 
     def progress(self, params: bytes) -> None:
         """The client's progress on a question that takes it long."""
@@ -232,16 +245,16 @@ def tell_legacy(exchange: Exchange, happening: Happening) -> None:
         case Answered(result, shape):
             if shape is not OWN:
                 result = downgrade(exchange.method.name, result, exchange.caller.revision, shape)
-            teller.end(codec.result(exchange.id, result))
+            exchange.give(result)
         case Refused(error):
-            teller.end(codec.failure(exchange.id, error), error_code(error))
+            exchange.deny(error, error_code(error))
         case Failed(fault):
             revision = exchange.caller.revision
-            teller.end(codec.failure(exchange.id, fault.render(revision)), fault.code(revision))
+            exchange.deny(fault.render(revision), fault.code(revision), fault.pause)
         case Progress(params):
             tell_progress(exchange, params)
         case Log(params):
-            teller.note(codec.notification("notifications/message", params))
+            teller.note(codec.notification(MESSAGE, params))
         case Notice(method, params):
             teller.note(codec.notification(method, params))
         case NeedInput(question):
@@ -249,24 +262,17 @@ def tell_legacy(exchange: Exchange, happening: Happening) -> None:
 
 
 def tell_progress(exchange: Exchange, params: bytes) -> None:
-    """Tell a client of either era how far its request has come, under its own token.
-
-    "The progress value MUST increase with each notification" (basic/utilities/progress): also
-    where a server is asked again, and begins to count again.
-    """
+    """Tell a client of either era how far its request has come, under its own token."""
     token = exchange.progress_token
-    if token is None:
+    if token is None or not rises(exchange, params):
         return
-    reached = reading(params)
-    if reached is not None:
-        if reached <= exchange.reached:
-            return
-        exchange.reached = reached
     ours = _OUR_TOKEN.match(params)
     if ours is not None:
         own = b'{"progressToken":%b%b' % (token, params[ours.end() :])
     else:
         own = members.edit(params, {meta.PROGRESS_TOKEN: token})
+    if exchange.passage is not None:
+        exchange.passage.pass_on("server-notification", "client", PROGRESS, own)
     exchange.teller.note(_PROGRESS % own)
 
 

@@ -15,6 +15,7 @@ from anyport.protocol import meta
 from anyport.protocol.capability import ClientCapabilities, client_capabilities
 from anyport.protocol.errors import Fault, Situation, error_code, invalid_params, tool_error
 from anyport.protocol.exchange import (
+    MESSAGE,
     Answered,
     Exchange,
     Failed,
@@ -115,23 +116,22 @@ def tell_modern(exchange: Exchange, happening: Happening, server_info: bytes) ->
     teller = exchange.teller
     match happening:
         case Answered(result, shape):
-            whole = complete(exchange, result, server_info, shape)
-            teller.end(codec.result(exchange.id, whole))
+            exchange.give(complete(exchange, result, server_info, shape))
         case Refused(error):
             if exchange.method.kind is Kind.RESOURCES:
                 error = upgrade_error(error)
-            teller.end(codec.failure(exchange.id, error), error_code(error))
+            exchange.deny(error, error_code(error))
         case Failed(fault):
             revision = exchange.caller.revision
             if fault.as_tool_result(exchange.method.name, revision):
                 result = complete(exchange, tool_error(fault.message), server_info)
-                teller.end(codec.result(exchange.id, result))
+                exchange.give(result, fault.pause)
             else:
-                teller.end(codec.failure(exchange.id, fault.render(revision)), fault.code(revision))
+                exchange.deny(fault.render(revision), fault.code(revision), fault.pause)
         case Progress(params):
             tell_progress(exchange, params)
         case Log(params):
-            teller.note(codec.notification("notifications/message", params))
+            teller.note(codec.notification(MESSAGE, params))
         case Notice(method, params):
             tagged = meta.restamp(params, {meta.SUBSCRIPTION_ID: exchange.id})
             teller.note(codec.notification(method, tagged))

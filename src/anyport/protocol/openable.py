@@ -53,14 +53,18 @@ def unfit(url: str, *, local: bool) -> str | None:
     return None if parts.scheme == "https" else "it is not https"
 
 
+def wants_address(method: str, params: bytes | None) -> bool:
+    """Whether a question asks somebody to open an address."""
+    if method != "elicitation/create" or params is None or params[:1] != b"{":
+        return False
+    return members.string(members.members(params).get("mode")) == "url"
+
+
 def unfit_question(method: str, params: bytes | None, *, local: bool) -> str | None:
     """Why a question is not put to anybody: it wants an address opened that is none to open."""
-    if method != "elicitation/create" or params is None or params[:1] != b"{":
+    if params is None or not wants_address(method, params):
         return None
-    found = members.members(params)
-    if members.string(found.get("mode")) != "url":
-        return None
-    return unfit(members.string(found.get("url")) or "", local=local)
+    return unfit(members.string(members.members(params).get("url")) or "", local=local)
 
 
 def _address(host: str) -> IPv4Address | IPv6Address | None:

@@ -6,6 +6,7 @@ reading and forwarded by another.
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, Literal
 
 import msgspec
@@ -36,6 +37,8 @@ class Reading(msgspec.Struct, frozen=True):
     """The members of the params."""
     about: Mapping[str, Raw]
     """The members of `_meta`."""
+    carried: Mapping[str, str] = MappingProxyType({})
+    """The trace that the header fields of its request name."""
 
     @property
     def progress_token(self) -> bytes | None:
@@ -185,7 +188,8 @@ def _read_about(raw: bytes) -> Mapping[str, Raw]:
     about = _ABOUTS.get(raw)
     if about is None:
         about = members.distinct(raw)
-        if len(raw) <= ABOUT_BYTES_REMEMBERED_MAX and meta.PROGRESS_TOKEN not in about:
+        lasting = meta.PROGRESS_TOKEN not in about and meta.TRACEPARENT not in about
+        if lasting and len(raw) <= ABOUT_BYTES_REMEMBERED_MAX:
             if len(_ABOUTS) >= ABOUTS_REMEMBERED_MAX:
                 _ABOUTS.clear()
             _ABOUTS[raw] = about

@@ -4,11 +4,13 @@ Nearly all of it is the same. Left out is what only sessions and their tasks hav
 has another name. Knows payloads; does not know where they came from.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from anyport.protocol import meta
+from anyport.protocol.back import INPUT_REQUIRED
 from anyport.protocol.downgrade import RESOURCE_NOT_FOUND
 from anyport.wire import members
 from anyport.wire.frame import INVALID_PARAMS
@@ -35,6 +37,23 @@ def embedded(method: str, params: bytes | None) -> bytes | None:
         return members.edit(params, changes) if changes else params
     except (msgspec.DecodeError, members.Ambiguous):
         return params
+
+
+def input_request(method: str, params: bytes | None) -> bytes:
+    """One of the `inputRequests` of a result."""
+    entry = [("method", members.text(method))]
+    return members.join(entry if params is None else [*entry, ("params", params)])
+
+
+def input_required(requests: Iterable[tuple[str, bytes]], state: bytes) -> bytes:
+    """The result that sends a client to fetch answers, and the raw text to come back with."""
+    return members.join(
+        [
+            ("resultType", INPUT_REQUIRED),
+            ("inputRequests", members.join(requests)),
+            ("requestState", state),
+        ]
+    )
 
 
 def upgrade_tool(tool: bytes) -> bytes:
