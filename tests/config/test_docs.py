@@ -16,7 +16,10 @@ from anyport.config.entry import (
     TOOL_FILTERS,
 )
 from anyport.config.environment import CODE_DECIDING
+from anyport.config.hooks import HOOK_KEYS
+from anyport.config.record import RECORD_KEYS
 from anyport.config.sections import GATEWAY_KEYS, PROFILE_KEYS, TOOLS_KEYS
+from anyport.config.telemetry import TELEMETRY_KEYS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text("utf-8")
 FENCES: list[tuple[str, str, str]] = re.findall(
@@ -28,7 +31,7 @@ ENVIRON = dict.fromkeys(re.findall(r"env:(\w+)", PAGE), "set")
 DOCUMENTED = sorted(
     {*KEYS, *GATEWAY_KEYS, *PROFILE_KEYS, *(f"tools.{key}" for key in TOOLS_KEYS)}
     | {*ALIASES, *NEGATED, *SPECIAL, *HEADER_COMMANDS, *CLIENT_ONLY, *TOOL_FILTERS}
-    | CODE_DECIDING
+    | {*HOOK_KEYS, *RECORD_KEYS, *TELEMETRY_KEYS, *CODE_DECIDING}
 )
 
 

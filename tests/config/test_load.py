@@ -205,7 +205,8 @@ def test_all_faults_of_all_files_come_at_once(tmp_path: Path) -> None:
         (
             "my.json",
             '{"profiles": {},\n "theme": 1}',
-            "2:2: unknown key 'theme' (valid here: gateway, mcpServers, profiles)",
+            "2:2: unknown key 'theme' (valid here: "
+            "gateway, record, telemetry, mcpServers, profiles, hooks)",
         ),
         (
             "my.json",

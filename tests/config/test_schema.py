@@ -1,12 +1,13 @@
 """The frozen types: which profile is meant, and what a repr may show."""
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
 from anyport.config.schema import (
     Config,
     GatewayConfig,
+    HookConfig,
     ProfileConfig,
     ServerConfig,
     UnknownProfile,
@@ -71,6 +72,15 @@ def test_a_repr_shows_no_secret() -> None:
         assert "longer" not in text
     assert "TOKEN" in repr(server)
     assert "Authorization" in repr(server)
+
+
+def test_the_secrets_of_servers_and_hooks_are_those_of_the_configuration() -> None:
+    server = ServerConfig(slug="a", name="a", secrets=frozenset({"one"}))
+    hook = HookConfig(name="h", on="x", post="https://e.com/two", secrets=frozenset({"two"}))
+    whole = replace(config("default"), servers={"a": server}, hooks=(hook,))
+
+    assert whole.secrets == {"one", "two"}
+    assert "two" not in repr(whole)
 
 
 def test_a_configuration_cannot_be_changed() -> None:

@@ -27,6 +27,8 @@ def test_without_a_section_the_gateway_listens_on_loopback(tmp_path: Path) -> No
     assert (gateway.listen, gateway.list_seconds) == ("127.0.0.1:8640", 2.0)
     assert (gateway.tokens, gateway.allowed_hosts, gateway.allowed_origins) == ((), (), ())
     assert (gateway.session_idle_seconds, gateway.sessions_max) == (1800.0, 10_000)
+    assert (gateway.calls_max, gateway.client_calls_max) == (4096, 1024)
+    assert (gateway.bytes_max, gateway.watch) == (256 * 1024 * 1024, True)
 
 
 def test_the_gateway_says_everything(tmp_path: Path) -> None:
@@ -40,12 +42,18 @@ def test_the_gateway_says_everything(tmp_path: Path) -> None:
         allowedOrigins = ["https://app.example.com", "vscode-webview://0f3k2"]
         sessionIdleSeconds = 1.5
         sessionsMax = 1
+        callsMax = 7
+        clientCallsMax = 5
+        bytesMax = 20000000
+        watch = false
         """,
     ).gateway
     assert (gateway.listen, gateway.list_seconds) == ("[::1]:9000", 0.0)
     assert gateway.allowed_hosts == ("gateway.example.com", "[2001:db8::5]")
     assert gateway.allowed_origins == ("https://app.example.com", "vscode-webview://0f3k2")
     assert (gateway.session_idle_seconds, gateway.sessions_max) == (1.5, 1)
+    assert (gateway.calls_max, gateway.client_calls_max) == (7, 5)
+    assert (gateway.bytes_max, gateway.watch) == (20_000_000, False)
 
 
 @pytest.mark.parametrize(

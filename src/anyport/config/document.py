@@ -60,15 +60,23 @@ class Spot:
     def name(self) -> str:
         return _written(self.path)
 
-    def fault(self, message: str, hint: str = "") -> Fault:
+    @property
+    def place(self) -> str:
+        """File and line of the key."""
+        line, _ = self._place(self.document.parsed.keys)
+        return f"{self.file}:{line}"
+
+    def fault(self, message: str, hint: str = "", excerpt: str = "") -> Fault:
         """Something is wrong with the value."""
-        return self._fault(self.document.parsed.values, message, hint)
+        return self._fault(self.document.parsed.values, message, hint, excerpt)
 
     def key_fault(self, message: str, hint: str = "") -> Fault:
         """Something is wrong with the key, or with what is missing under it."""
         return self._fault(self.document.parsed.keys, message, hint)
 
-    def _fault(self, places: Mapping[KeyPath, Place], message: str, hint: str) -> Fault:
+    def _fault(
+        self, places: Mapping[KeyPath, Place], message: str, hint: str, excerpt: str = ""
+    ) -> Fault:
         line, column = self._place(places)
         return Fault(
             file=str(self.file),
@@ -77,6 +85,7 @@ class Spot:
             path=self.name,
             message=message,
             hint=hint,
+            excerpt=excerpt,
         )
 
     def _place(self, places: Mapping[KeyPath, Place]) -> Place:

@@ -16,6 +16,7 @@ from anyport.config import expect
 from anyport.config.document import Spot
 from anyport.config.faults import Faults, shown
 from anyport.config.slug import slugify
+from anyport.config.stamina import STAMINA_KEYS
 
 KEYS: Final = (
     "command",
@@ -30,9 +31,11 @@ KEYS: Final = (
     "protocol",
     "timeout",
     "scope",
+    "capture",
     "disabled",
     "maxMessageBytes",
     "permitEnv",
+    *STAMINA_KEYS,
 )
 """The keys of a server, as documented."""
 

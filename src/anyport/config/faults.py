@@ -31,10 +31,13 @@ class Fault:
     path: str
     message: str
     hint: str = ""
+    excerpt: str = ""
+    """Lines that show where in a longer text it is: the text, and a caret below."""
 
     def __str__(self) -> str:
         hint = f" ({self.hint})" if self.hint else ""
-        return f"{self.file}:{self.line}:{self.column}: {self.message}{hint}"
+        below = "".join(f"\n    {line}" for line in self.excerpt.splitlines())
+        return f"{self.file}:{self.line}:{self.column}: {self.message}{hint}{below}"
 
 
 class ConfigError(Exception):

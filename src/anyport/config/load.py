@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from anyport.config import expect, sections
+from anyport.config import expect, record, sections, telemetry
 from anyport.config.document import Document, Spot, read
 from anyport.config.entry import Draft, draft
 from anyport.config.faults import Fault, Faults, nearest, shown
+from anyport.config.hooks import Judge, Surroundings, build_hooks, lay_hooks
 from anyport.config.schema import (
     DEFAULT_PROFILE,
     Config,
@@ -33,7 +34,15 @@ CLIENT_ROOTS: Final = ("context_servers", "mcp_servers")
 """Where some clients keep servers among all their other settings."""
 
 SERVER_ROOTS: Final = ("mcpServers", "servers", *CLIENT_ROOTS)
-OUR_KEYS: Final = ("gateway", "mcpServers", "profiles")
+SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "gateway": sections.GATEWAY_KEYS,
+    "record": record.RECORD_KEYS,
+    "telemetry": telemetry.TELEMETRY_KEYS,
+}
+"""Tables of ours that stand once, and their keys."""
+SHARED: Final = ("telemetry", "hooks")
+"""Those that some clients have, too: no file is known as ours by one."""
+OUR_KEYS: Final = (*SECTIONS, "mcpServers", "profiles", "hooks")
 
 MISSPELLING_MIN: Final = 0.8
 """In a client's file a key this near to one of ours is a slip, not a setting of the client."""
@@ -45,8 +54,8 @@ def find(cwd: Path, user_dir: Path) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-def load(paths: Sequence[Path], environ: Mapping[str, str]) -> Config:
-    """The configuration that these files make together.
+def load(paths: Sequence[Path], environ: Mapping[str, str], judge: Judge | None = None) -> Config:
+    """The configuration that these files make together; `judge` knows the filters of hooks.
 
     Raises:
         ConfigError: With every fault of every file.
@@ -60,9 +69,9 @@ def load(paths: Sequence[Path], environ: Mapping[str, str]) -> Config:
             faults.add(document)
         else:
             _lay(document, layers, environ, faults)
-    config = _built(layers, tuple(str(path) for path in paths), environ, faults)
+    config = _built(layers, environ, judge, faults)
     faults.raise_any()
-    return config
+    return replace(config, sources=tuple(map(str, paths)), warnings=faults.warnings)
 
 
 def demo_config() -> Config:
@@ -86,9 +95,12 @@ def demo_config() -> Config:
 class _Layers:
     """What the files read so far say, key by key."""
 
-    gateway: dict[str, Spot] = field(default_factory=dict)
+    sections: dict[str, dict[str, Spot]] = field(
+        default_factory=lambda: {key: {} for key in SECTIONS}
+    )
     drafts: dict[str, Draft] = field(default_factory=dict)
     profiles: dict[str, dict[str, Spot]] = field(default_factory=dict)
+    hooks: dict[str, Spot] = field(default_factory=dict)
     complete: bool = True
     """False once a file could not be read: then what seems missing may stand there."""
 
@@ -102,21 +114,27 @@ def _lay(document: Document, layers: _Layers, environ: Mapping[str, str], faults
                 made = draft(name, entry, ours=ours, environ=environ, faults=faults)
                 if made is not None:
                     _lay_server(made, layers, faults)
-        elif key == "gateway" and ours:
-            layers.gateway |= expect.members(spot, faults, sections.GATEWAY_KEYS)
+        elif key in SECTIONS and ours:
+            layers.sections[key] |= expect.members(spot, faults, SECTIONS[key])
         elif key == "profiles" and ours and expect.table(spot, faults):
             for name, profile in spot.items():
                 if sections.check_profile_name(name, profile, faults):
                     members = expect.members(profile, faults, sections.PROFILE_KEYS)
                     layers.profiles.setdefault(name, {}).update(members)
+        elif key == "hooks" and ours:
+            lay_hooks(spot, layers.hooks, faults)
 
 
 def _is_ours(document: Document) -> bool:
     """Whether every key must be one of ours. Some clients have profiles of their own."""
     root = document.parsed.value
     clients = any(key in root for key in CLIENT_ROOTS)
-    named = document.file.stem == OUR_STEM
-    return named or "gateway" in root or ("profiles" in root and not clients)
+    named = document.file.stem == OUR_STEM or any(
+        key in root for key in SECTIONS if key not in SHARED
+    )
+    # The hooks of clients are a table; ours are an array.
+    hooks = isinstance(root.get("hooks"), list)
+    return named or (("profiles" in root or hooks) and not clients)
 
 
 def _check_top(document: Document, ours: bool, faults: Faults) -> None:
@@ -130,7 +148,8 @@ def _check_top(document: Document, ours: bool, faults: Faults) -> None:
         return
     slips = 0
     for key, spot in keys.items():
-        meant = None if key in SERVER_ROOTS else nearest(key, OUR_KEYS, at_least=MISSPELLING_MIN)
+        known = key in SERVER_ROOTS or key in SHARED
+        meant = None if known else nearest(key, OUR_KEYS, at_least=MISSPELLING_MIN)
         if meant:
             slips += 1
             faults.add(spot.key_fault(f"unknown key {shown(key)}", f"did you mean {meant}?"))
@@ -157,7 +176,7 @@ def _lay_server(made: Draft, layers: _Layers, faults: Faults) -> None:
 
 
 def _built(
-    layers: _Layers, sources: tuple[str, ...], environ: Mapping[str, str], faults: Faults
+    layers: _Layers, environ: Mapping[str, str], judge: Judge | None, faults: Faults
 ) -> Config:
     drafts = layers.drafts
     servers = {slug: build(made, environ, faults) for slug, made in drafts.items()}
@@ -165,15 +184,16 @@ def _built(
     known = {slug: slug for slug in drafts} | renamed if layers.complete else None
     profiles = {
         slug: sections.profile(slug, keys, known, faults) for slug, keys in layers.profiles.items()
-    }
-    gateway = sections.gateway(layers.gateway, environ, faults)
+    } or _default_profile(tuple(servers))
+    around = Surroundings(environ=environ, servers=known, profiles=profiles, judge=judge)
     return Config(
-        gateway=gateway,
+        gateway=sections.gateway(layers.sections["gateway"], environ, faults),
+        record=record.record(layers.sections["record"], faults),
+        telemetry=telemetry.telemetry(layers.sections["telemetry"], environ, faults),
         servers=MappingProxyType(servers),
-        profiles=MappingProxyType(profiles or _default_profile(tuple(servers))),
-        sources=sources,
+        profiles=MappingProxyType(profiles),
+        hooks=build_hooks(layers.hooks, around, faults),
         renamed=MappingProxyType(renamed),
-        warnings=faults.warnings,
     )
 
 

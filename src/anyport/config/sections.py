@@ -11,7 +11,15 @@ from anyport.config import expect
 from anyport.config.address import host_key, read_authority, read_origin
 from anyport.config.document import Spot
 from anyport.config.faults import Faults, shown, suggestion
-from anyport.config.schema import ErrorStyle, GatewayConfig, Prefix, ProfileConfig, Separator
+from anyport.config.schema import (
+    Capture,
+    ErrorStyle,
+    GatewayConfig,
+    HooksMatch,
+    Prefix,
+    ProfileConfig,
+    Separator,
+)
 from anyport.config.slug import is_slug, slugify
 from anyport.config.tokens import read_tokens
 
@@ -23,8 +31,21 @@ GATEWAY_KEYS: Final = (
     "allowedOrigins",
     "sessionIdleSeconds",
     "sessionsMax",
+    "hooksMatch",
+    "callsMax",
+    "clientCallsMax",
+    "bytesMax",
+    "watch",
 )
-PROFILE_KEYS: Final = ("servers", "prefix", "separator", "gatewayTools", "errors", "tools")
+PROFILE_KEYS: Final = (
+    "servers",
+    "prefix",
+    "separator",
+    "gatewayTools",
+    "errors",
+    "tools",
+    "capture",
+)
 TOOLS_KEYS: Final = ("allow", "deny")
 
 LIST_SECONDS_MAX: Final = 60.0
@@ -33,6 +54,11 @@ LIST_SECONDS_MAX: Final = 60.0
 SESSION_IDLE_SECONDS_MIN: Final = 1.0
 SESSION_IDLE_SECONDS_MAX: Final = 7 * 24 * 3600.0
 """A session that nobody used for a week is forgotten by its client, too."""
+
+CALLS_MAX: Final = 1_000_000
+BYTES_MIN: Final = 16 * 1024 * 1024
+"""One message of the largest usual size must fit."""
+BYTES_MAX: Final = 1024**4
 
 SESSIONS_MAX: Final = 1_000_000
 """What `sessionsMax` can be at most: a gateway runs out of memory before it runs out of these."""
@@ -48,6 +74,11 @@ def gateway(keys: Mapping[str, Spot], environ: Mapping[str, str], faults: Faults
         "allowedOrigins": ("allowed_origins", _origins),
         "sessionIdleSeconds": ("session_idle_seconds", _IDLE_SECONDS),
         "sessionsMax": ("sessions_max", _SESSIONS),
+        "hooksMatch": ("hooks_match", _HOOKS_MATCH),
+        "callsMax": ("calls_max", _CALLS),
+        "clientCallsMax": ("client_calls_max", _CALLS),
+        "bytesMax": ("bytes_max", _BYTES),
+        "watch": ("watch", expect.boolean),
     }
     found = {
         field: read(keys[key], faults) for key, (field, read) in readers.items() if key in keys
@@ -87,6 +118,7 @@ def profile(
         errors=cast(ErrorStyle, _choice(keys, "errors", get_args(ErrorStyle), faults) or "context"),
         allow=_globs(tools, "allow", ("*",), faults),
         deny=_globs(tools, "deny", (), faults),
+        capture=cast("Capture | None", _choice(keys, "capture", get_args(Capture), faults)),
     )
 
 
@@ -160,3 +192,6 @@ _IDLE_SECONDS: Final = partial(
     expect.number, low=SESSION_IDLE_SECONDS_MIN, high=SESSION_IDLE_SECONDS_MAX
 )
 _SESSIONS: Final = partial(expect.whole, low=1, high=SESSIONS_MAX)
+_CALLS: Final = partial(expect.whole, low=1, high=CALLS_MAX)
+_BYTES: Final = partial(expect.whole, low=BYTES_MIN, high=BYTES_MAX)
+_HOOKS_MATCH: Final = partial(expect.choice, valid=get_args(HooksMatch))

@@ -23,10 +23,12 @@ from anyport.config.reference import resolve
 from anyport.config.schema import (
     MESSAGE_BYTES_DEFAULT,
     REVISIONS,
+    Capture,
     Scope,
     ServerConfig,
     Transport,
 )
+from anyport.config.stamina import stamina
 
 TIMEOUT_SECONDS_DEFAULT: Final = 60.0
 TIMEOUT_SECONDS_MIN: Final = 0.1
@@ -73,6 +75,7 @@ class _Builder:
         self._faults = faults
         self._unresolved = list(draft.unresolved)
         self._secrets: set[str] = set()
+        self._env_file_path: str | None = None
 
     def server(self) -> ServerConfig:
         self._judge_reach()
@@ -84,6 +87,7 @@ class _Builder:
         return ServerConfig(
             slug=self._draft.slug,
             name=self._draft.name,
+            origin=self._draft.origin.place,
             command=command,
             args=args,
             env=MappingProxyType(env),
@@ -94,10 +98,13 @@ class _Builder:
             transport=self._transport(),
             protocol=self._read("protocol", _PROTOCOL, "auto"),
             timeout_seconds=self._read("timeout", _TIMEOUT, TIMEOUT_SECONDS_DEFAULT),
+            **stamina(self._keys, self._faults),
             scope=cast(Scope, self._read("scope", _SCOPE, "auto")),
+            capture=cast("Capture | None", self._read("capture", _CAPTURE, None)),
             disabled=self._read("disabled", expect.boolean, False),
             message_bytes_max=self._read("maxMessageBytes", _MESSAGE_BYTES, MESSAGE_BYTES_DEFAULT),
             permit_env=permit_env,
+            env_file=self._env_file_path,
             unresolved=tuple(dict.fromkeys(self._unresolved)),
             secrets=frozenset(self._secrets),
         )
@@ -193,6 +200,7 @@ class _Builder:
         if path is None:
             return {}
         spot = self._keys["envFile"]
+        self._env_file_path = str(spot.file.parent / path)
         found = environment.read_env_file(spot.file.parent / path)
         if isinstance(found, str):
             # What came from a reference may be a secret, even in a path.
@@ -282,6 +290,7 @@ class _Builder:
 
 
 _PROTOCOL: Final = partial(expect.choice, valid=PROTOCOLS)
+_CAPTURE: Final = partial(expect.choice, valid=get_args(Capture))
 _SCOPE: Final = partial(expect.choice, valid=get_args(Scope))
 _TIMEOUT: Final = partial(expect.number, low=TIMEOUT_SECONDS_MIN, high=TIMEOUT_SECONDS_MAX)
 _MESSAGE_BYTES: Final = partial(expect.whole, low=MESSAGE_BYTES_MIN, high=MESSAGE_BYTES_MAX)
