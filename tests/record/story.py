@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from anyport.record.chain import Link
+from anyport.record.heads import Heads
 from anyport.record.journal import Journal
 
 NOON = 1_785_240_000.25  # 2026-07-28T12:00:00.25Z
@@ -34,7 +36,9 @@ def file_of(directory: Path, month: str = "2026-07") -> Path:
 
 
 def events(directory: Path, month: str = "2026-07") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file_of(directory, month).read_bytes().splitlines()]
+    # Who begins while another writes may close that one's line, and leaves an empty one.
+    lines = file_of(directory, month).read_bytes().splitlines()
+    return [json.loads(line) for line in lines if line]
 
 
 def numbers(lines: list[bytes]) -> list[int]:
@@ -62,3 +66,23 @@ class Story:
     @property
     def file(self) -> Path:
         return file_of(self.directory)
+
+
+def heads_of(directory: Path, *, anchor: Path | None = None, key: int = 1) -> Heads:
+    """Who signs for a journal; the same `key` makes the same signatures."""
+    return Heads(
+        directory,
+        anchor=anchor,
+        clock=ManualClock(),
+        random_bytes=lambda size: bytes([key]) * size,
+    )
+
+
+def written(directory: Path, count: int, *, writer: str = "0badcafe", first: int = 1) -> Link:
+    """A journal of some records; where its chain ends."""
+    journal = opened(directory, writer=writer)
+    for n in range(first, first + count):
+        note(journal, n=n)
+    journal.close()
+    assert journal.head is not None
+    return journal.head

@@ -3,16 +3,23 @@ from typing import Any
 import pytest
 
 from anyport.record import index as index_module
+from anyport.record import intake
+from anyport.record.chain import without_link
+from anyport.record.filter import parse_filter
+from anyport.record.filter_tree import Filter
 from anyport.record.index import FILE, QUERY_EVENTS_MAX, Index, Stat
 from tests.record.story import NOON, ONE, TWO, Story, numbers
 
 DAY = 86_400.0
+TABLES = ("files", "stretches", "sorts", "spread", "events", "odd")
 
 
 def everything(index: Index) -> list[Any]:
-    return index._rows("SELECT * FROM events ORDER BY month, start") + index._rows(
-        "SELECT * FROM files ORDER BY month"
-    )
+    return [index._database.rows(f"SELECT * FROM {table} ORDER BY 1, 2") for table in TABLES]
+
+
+def that(text: str) -> Filter:
+    return parse_filter(text, NOON + 10 * 3600)
 
 
 # Keeping up with the journal
@@ -22,7 +29,7 @@ def test_an_empty_state_directory_has_no_events(index: Index) -> None:
     index.catch_up()
     assert index.query() == []
     assert index.trace(ONE) == []
-    assert index.stats() == []
+    assert index.stats().rows == []
     assert index.broken_count == 0
 
 
@@ -30,7 +37,7 @@ def test_what_is_appended_is_found_after_catching_up(story: Story, index: Index)
     story.call(1)
     assert index.query() == []
     index.catch_up()
-    assert index.query() == story.file.read_bytes().splitlines()
+    assert index.query() == [without_link(story.file.read_bytes().rstrip())]
     story.call(2)
     index.catch_up()
     index.catch_up()
@@ -40,7 +47,7 @@ def test_what_is_appended_is_found_after_catching_up(story: Story, index: Index)
 def test_an_index_rebuilt_equals_one_that_kept_up(
     story: Story, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_module, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(intake, "STRETCH_BITS", 10)
     for n in range(40):
         story.clock.now += DAY / 8  # Crosses into August.
         story.call(n, trace_id=ONE if n % 3 else TWO)
@@ -48,7 +55,8 @@ def test_an_index_rebuilt_equals_one_that_kept_up(
             index.catch_up()
     index.catch_up()
     kept_up = everything(index)
-    assert len(kept_up) == 42
+    assert next(len(rows) for rows in kept_up) == 2
+    assert [len(rows) for rows in kept_up][4] == 40
     index.rebuild()
     assert everything(index) == kept_up
 
@@ -109,17 +117,14 @@ def test_an_event_that_follows_on_a_torn_line_is_not_lost(story: Story, index: I
         file.write(line[:70] + line)
     index.catch_up()
     assert numbers(index.query()) == [1, 1]
-    assert index.query()[1] == line.rstrip()
+    assert index.query()[1] == without_link(line.rstrip())
     assert index.broken_count == 1
 
 
-def test_a_line_longer_than_any_event_does_not_stop_the_index(
-    story: Story, index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(index_module, "CHUNK_BYTES", 4096)
+def test_a_line_longer_than_any_event_does_not_stop_the_index(story: Story, index: Index) -> None:
     story.call(1)
     with story.file.open("ab") as file:
-        file.write(b"x" * 20_000 + b"\n")
+        file.write(b"x" * 3 * (1 << intake.STRETCH_BITS) + b"\n")
     story.call(2)
     index.catch_up()
     assert numbers(index.query()) == [1, 2]
@@ -132,9 +137,50 @@ def test_an_event_of_another_writer_is_welcome(story: Story, index: Index) -> No
         b' "status": "success", "trace_id": "550E8400-e29b-41d4-a716-446655440000"}\n'
     )
     index.catch_up()
-    assert index.query(since=NOON, event_type="workflow.started") == index.query()
-    assert len(index.query(trace_id="550e8400e29b41d4a716446655440000")) == 1
+    assert index.query(that("since:2026-07-28T12:00 status:ok")) == index.query()
+    assert len(index.query(that("trace:550e8400e29b41d4a716446655440000"))) == 1
     assert len(index.trace("550e8400-e29b-41d4-a716-446655440000")) == 1
+
+
+def test_a_file_that_gets_a_number_keeps_its_rows(story: Story, index: Index) -> None:
+    story.call(1)
+    index.catch_up()
+    before = index._database.rows("SELECT * FROM events")
+    numbered = story.file.rename(story.file.with_name("events-0001.jsonl"))
+    assert numbers(index.query()) == [1]  # Found again under its new name.
+    story.file.write_bytes(numbered.read_bytes().replace(b'"n":1', b'"n":2'))
+    index.catch_up()
+    assert numbers(index.query()) == [1, 2]
+    assert index._database.rows("SELECT * FROM events")[:1] == before
+    numbered.unlink()
+    assert numbers(index.query()) == [2]  # What is gone is passed over.
+    index.catch_up()
+    assert len(index._database.rows("SELECT * FROM events")) == 1
+
+
+def test_a_new_file_is_not_taken_for_a_pruned_one_whose_inode_it_got(
+    story: Story, index: Index
+) -> None:
+    story.call(1)
+    index.catch_up()
+    known = index._database.rows("SELECT inode FROM files")
+    text = story.file.read_bytes().replace(b"2026-07-28T12", b"2026-07-28T13")
+    story.file.write_bytes(text.replace(b'"n":1', b'"n":2') * 2)
+    index.catch_up()
+    assert index._database.rows("SELECT inode FROM files") == known
+    assert numbers(index.query()) == [2, 2]
+
+
+def test_a_step_takes_in_no_more_than_a_part(story: Story, index: Index) -> None:
+    for n in range(20):
+        story.call(n)
+    steps = 0
+    while index.step(1000):
+        steps += 1
+        assert len(index.query()) <= steps * 5
+    assert numbers(index.query()) == list(range(20))
+    assert steps > 4
+    assert not index.step()
 
 
 def test_a_month_that_was_deleted_is_forgotten(story: Story, index: Index) -> None:
@@ -183,30 +229,52 @@ def asked(story: Story, index: Index) -> Index:
 
 
 @pytest.mark.parametrize(
-    ("filters", "found"),
+    ("filter", "found"),
     [
-        ({}, [1, 2, 3, 4]),
-        ({"trace_id": ONE}, [1, 2]),
-        ({"event_type": "gateway.tool_call"}, [1, 2, 3]),
-        ({"event_type": "gateway.tool"}, []),
-        ({"status": "success"}, [3, 4]),
-        ({"server": "b"}, [3, 4]),
-        ({"since": NOON + 3600}, [2, 3, 4]),
-        ({"since": NOON + 3600.001}, [3, 4]),
-        ({"trace_id": ONE, "status": "failure", "since": NOON}, [2]),
-        ({"trace_id": ONE, "server": "b"}, []),
-        ({"trace_id": "' OR 1=1 --"}, []),
-        ({"limit": 2}, [3, 4]),
-        ({"limit": 2, "trace_id": ONE}, [1, 2]),
-        ({"limit": 1, "event_type": "gateway.tool_call"}, [3]),
-        ({"limit": 0}, [4]),
-        ({"limit": -5}, [4]),
+        ("", [1, 2, 3, 4]),
+        (f"trace:{ONE}", [1, 2]),
+        ("trace:1111", [1, 2]),
+        ("trace:1", [1, 2]),
+        ("trace:1*", [1, 2]),
+        ("-trace:1111", [3, 4]),
+        ("type:tool_call", [1, 2, 3]),
+        ("type:started", []),
+        ("status:success", [3, 4]),
+        ("server:b", [3, 4]),
+        ("server:?", [1, 2, 3, 4]),
+        ("-server:a", [3, 4]),
+        ("since:2026-07-28T13:00:00.25Z", [2, 3, 4]),
+        ("since:2026-07-28T13:00:00.250001Z", [3, 4]),
+        ("until:2026-07-28T13:00:00.25Z", [1]),
+        ("-since:2026-07-28T13:00:00.25Z", [1]),
+        ("-until:2026-07-28T13:00:00.25Z", [2, 3, 4]),
+        (f"trace:{ONE} status:failure since:2026-07-28", [2]),
+        (f"trace:{ONE} server:b", []),
+        ('trace:"\' OR 1=1 --"', []),
+        ('server:"\' OR 1=1 --"', []),
     ],
 )
 def test_a_question_is_answered_with_the_newest_matches_oldest_first(
-    asked: Index, filters: dict[str, Any], found: list[int]
+    asked: Index, filter: str, found: list[int]
 ) -> None:
-    assert numbers(asked.query(**filters)) == found
+    assert numbers(asked.query(that(filter))) == found
+
+
+@pytest.mark.parametrize(
+    ("limit", "filter", "found"),
+    [
+        (2, "", [3, 4]),
+        (2, f"trace:{ONE}", [1, 2]),
+        (1, "type:tool_call", [3]),
+        (1, "t", [4]),
+        (0, "", [4]),
+        (-5, "", [4]),
+    ],
+)
+def test_of_the_matches_no_more_than_wanted_are_given(
+    asked: Index, limit: int, filter: str, found: list[int]
+) -> None:
+    assert numbers(asked.query(that(filter), limit)) == found
 
 
 def test_no_question_gets_more_than_the_limit(story: Story, index: Index) -> None:
@@ -239,7 +307,7 @@ def test_statistics_count_endings_and_measure_durations(story: Story, index: Ind
     story.journal.note("gateway.started", "success", trace_id=ONE, metadata={"pid": 1})
     story.journal.flush()
     index.catch_up()
-    assert index.stats() == [
+    assert index.stats().rows == [
         Stat(
             event_type="gateway.started",
             server=None,
@@ -259,11 +327,47 @@ def test_statistics_count_endings_and_measure_durations(story: Story, index: Ind
             p95_ms=95.0,
         ),
     ]
-    assert index.stats(since=NOON + 1) == []
+    assert index.stats(that("since:2026-07-28T12:00:02")).rows == []
+    assert [stat.counts for stat in index.stats(that("status:error dur:>95ms")).rows] == [
+        {"failure": 5}
+    ]
 
 
 def test_one_duration_is_every_percentile(story: Story, index: Index) -> None:
     story.call(1, duration_ms=7.0)
     index.catch_up()
-    (only,) = index.stats()
+    (only,) = index.stats().rows
     assert (only.mean_ms, only.p50_ms, only.p95_ms) == (7.0, 7.0, 7.0)
+
+
+def test_a_search_for_a_text_is_given_up_after_reading_a_lot_and_can_be_taken_up(
+    story: Story, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(30):
+        story.call(n, tool="needle" if n == 3 else "hay")
+    index.catch_up()
+    monkeypatch.setattr(index_module, "SCANNED_BYTES_MAX", 4000)
+    before, found, looks = None, [], 0
+    while True:
+        page = index.page(before, that("needle"))
+        found += numbers(page.lines)
+        looks += 1
+        assert page.complete is (page.older is None)
+        if page.older is None:
+            break
+        before = page.older
+    assert found == [3]
+    assert looks > 1
+    assert not index.stats(that("needle")).complete
+    assert index.stats(that("tool:needle")).complete
+
+
+def test_what_was_damaged_in_the_files_since_is_not_shown(story: Story, index: Index) -> None:
+    story.call(1)
+    story.call(2)
+    index.catch_up()
+    text = story.file.read_bytes()
+    with story.file.open("r+b") as file:
+        file.seek(len(text) - 40)
+        file.write(b"x" * 30)
+    assert numbers(index.query()) == [1]

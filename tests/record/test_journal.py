@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from anyport.record import journal as journal_module
-from anyport.record.journal import LISTENERS_MAX, RETRY_SECONDS
+from anyport.record.chain import START, follows, link_of, without_link
+from anyport.record.journal import LISTENERS_MAX
+from anyport.record.outflow import RETRY_SECONDS
 from tests.record.story import (
     ONE,
     ManualClock,
@@ -44,13 +46,15 @@ def test_an_event_is_written_by_the_flush_and_not_before(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
     journal.flush()
-    assert file_of(tmp_path).read_bytes() == (
+    (line,) = file_of(tmp_path).read_bytes().splitlines(keepends=True)
+    assert line.endswith(b"\n")
+    assert without_link(line[:-1]) == (
         b'{"timestamp":"2026-07-28T12:00:00.250000+00:00",'
         b'"trace_id":"11111111111111111111111111111111","status":"timeout",'
         b'"schema_version":"1.0","event_type":"gateway.tool_call","source":"anyport",'
         b'"metadata":{"span_id":"00f067aa0ba902b7","server":"github","tool":"search"},'
         b'"duration_ms":60000.123,"error_code":-32000,'
-        b'"error_message":"Tool execution timeout (60s)"}\n'
+        b'"error_message":"Tool execution timeout (60s)"}'
     )
     assert journal.last_error is None
     journal.close()
@@ -78,6 +82,42 @@ def test_each_month_has_its_folder(tmp_path: Path) -> None:
     assert numbers_in(tmp_path, "2026-07") == [1]
     assert numbers_in(tmp_path, "2026-08") == [2, 3]
     assert events(tmp_path, "2026-08")[0]["timestamp"] == "2026-08-01T00:00:00.500000+00:00"
+
+
+def test_a_clock_that_is_set_back_does_not_reopen_a_month(tmp_path: Path) -> None:
+    clock = ManualClock(AUGUST + 0.5)
+    journal = opened(tmp_path, clock)
+    note(journal, n=1)
+    journal.flush()
+    clock.now = AUGUST - 0.5
+    note(journal, n=2)
+    journal.close()
+    assert numbers_in(tmp_path, "2026-08") == [1, 2]
+
+
+def test_each_record_is_linked_to_the_one_before_it(tmp_path: Path) -> None:
+    journal = opened(tmp_path, ManualClock(AUGUST - 0.5), writer="0badcafe")
+    assert journal.head is None
+    note(journal, n=1)
+    note(journal, n=2)
+    journal.flush()
+    note(journal, n=3)
+    assert journal.head is not None
+    assert journal.head[:2] == ("0badcafe", 2)
+    journal.close()
+    last = START
+    for number, line in enumerate(file_of(tmp_path).read_bytes().splitlines(), 1):
+        link = link_of(line)
+        assert link is not None
+        assert link[:2] == ("0badcafe", number)
+        assert follows(line, link, last)
+        last = link.hash
+    assert journal.head is not None
+    assert journal.head == ("0badcafe", 3, last)
+
+
+def test_two_journals_draw_two_names(tmp_path: Path) -> None:
+    assert opened(tmp_path).writer != opened(tmp_path).writer
 
 
 def test_one_flush_is_one_system_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,11 +156,11 @@ def test_what_is_expected_is_noted_before_anything_after_it(tmp_path: Path) -> N
     journal.expect(lambda: note(journal, n=1))
     note(journal, n=2)
     journal.expect(lambda: note(journal, n=3))
+    journal.expect(lambda: note(journal, n=4))  # Another's: the first is not forgotten for it.
     journal.flush()
-    journal.expect(lambda: note(journal, n=4))
+    journal.expect(lambda: note(journal, n=5))
     journal.close()
-
-    assert numbers_in(tmp_path) == [1, 2, 3, 4]
+    assert numbers_in(tmp_path) == [1, 2, 3, 4, 5]
 
 
 def test_who_is_expected_asks_for_a_flush(tmp_path: Path) -> None:
@@ -215,7 +255,7 @@ def test_a_listener_gets_each_event_until_it_leaves(tmp_path: Path) -> None:
     note(journal, n=2)
     journal.close()
     assert [json.loads(line)["metadata"]["n"] for line in told] == [1]
-    assert told[0] + b"\n" == file_of(tmp_path).read_bytes().splitlines(keepends=True)[0]
+    assert told[0] == without_link(file_of(tmp_path).read_bytes().splitlines()[0])
 
 
 def test_a_listener_that_fails_is_not_called_again_and_harms_no_one(tmp_path: Path) -> None:

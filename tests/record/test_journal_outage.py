@@ -6,8 +6,9 @@ import resource
 from pathlib import Path
 from typing import Any
 
+from anyport.record.chain import link_of
 from anyport.record.event import Metadata
-from anyport.record.journal import PENDING_BYTES_MAX, RETRY_SECONDS
+from anyport.record.outflow import PENDING_BYTES_MAX, RETRY_SECONDS
 from tests.record.story import ONE, ManualClock, events, file_of, note, numbers_in, opened
 
 
@@ -82,7 +83,7 @@ def test_what_no_longer_fits_in_memory_is_counted_and_the_gap_is_recorded(tmp_pa
         journal.flush()
     lost = journal.lost_count
     assert 0 < lost < rounds
-    assert journal._pending_bytes < PENDING_BYTES_MAX + 4096
+    assert journal.outflow._bytes < PENDING_BYTES_MAX + 4096
 
     (tmp_path / "events").unlink()
     clock.now += RETRY_SECONDS
@@ -138,6 +139,8 @@ def test_a_write_cut_short_is_mended_and_loses_nothing(tmp_path: Path) -> None:
     lines = file_of(tmp_path).read_bytes().splitlines()
     torn = lines.pop(3)
     assert lines[3].startswith(torn)
+    seqs = [link.seq for line in lines if (link := link_of(line))]
+    assert seqs == list(range(1, 8))
     assert [json.loads(line)["metadata"]["n"] for line in lines] == list(range(7))
 
 

@@ -115,3 +115,12 @@ def test_a_line_becomes_a_frame_for_the_record() -> None:
         b'"params":{"content":"say \\"hi\\"\\u2028"}}'
     )
     assert json.loads(frame)["params"] == {"content": 'say "hi"\u2028'}
+
+
+def test_a_private_key_is_not_shown_line_by_line() -> None:
+    words = ring()
+    shown = words.feed(b"start\n-----BEGIN PRIVATE KEY-----\nMIIEsecret\nMIIF")
+    assert words.last_line == "[redacted]"
+    shown += words.feed(b"secret\n-----END PRIVATE KEY-----\ndone\n")
+    assert "secret" not in "\n".join((*shown, *words.lines()))
+    assert shown[-1] == words.last_line == "done"

@@ -34,17 +34,28 @@ EventType: TypeAlias = Literal[
     "gateway.started",
     "gateway.stopped",
     "gateway.config_reloaded",
+    "gateway.handed_over",
+    "gateway.clock_jumped",
     "gateway.backend_registered",
     "gateway.backend_started",
     "gateway.backend_failed",
     "gateway.backend_stopped",
+    "gateway.backend_ejected",
+    "gateway.backend_restored",
+    "gateway.backend_idle",
     "gateway.session_started",
+    "gateway.session_resumed",
     "gateway.session_ended",
     "gateway.tool_call",
     "gateway.resource_read",
     "gateway.prompt_get",
+    "gateway.exchange",
+    "gateway.frame",
     "gateway.stderr",
     "gateway.journal_gap",
+    "gateway.journal_pruned",
+    "gateway.hook_failed",
+    "gateway.hook_dropped",
 ]
 
 MetadataValue: TypeAlias = str | int | float | bool | Sequence[str] | None
@@ -65,9 +76,16 @@ class Kind:
     """Noted twice with one `metadata.span_id`: once `pending`, once with an ending."""
 
 
-_OF_A_CALL: Final = (
-    *("span_id", "parent_span_id", "profile", "session", "server"),
-    *("public_name", "params_bytes", "result_bytes"),
+_OF_A_FRAME: Final = (
+    *("span_id", "profile", "session", "server", "method"),
+    *("client", "principal", "client_revision", "client_transport", "payload_file"),
+)
+_OF_AN_EXCHANGE: Final = (
+    *_OF_A_FRAME,
+    *("parent_span_id", "public_name", "server_revision", "server_transport", "outcome"),
+    *("attempts", "timeout"),
+    *("queue_ms", "server_ms", "params_bytes", "sent_bytes", "answer_bytes", "result_bytes"),
+    *("params_shape", "params_hash", "result_shape", "result_hash", "frames", "frames_more"),
 )
 
 KINDS: Final[Mapping[EventType, Kind]] = MappingProxyType(
@@ -82,7 +100,15 @@ KINDS: Final[Mapping[EventType, Kind]] = MappingProxyType(
         ),
         "gateway.config_reloaded": Kind(
             meaning="A changed configuration was taken over, or refused and the old one kept.",
-            metadata=("added", "removed", "changed"),
+            metadata=("added", "removed", "changed", "profiles", "settings"),
+        ),
+        "gateway.handed_over": Kind(
+            meaning="A newer gateway has taken over the address; this one finishes what is open.",
+            metadata=("successor",),
+        ),
+        "gateway.clock_jumped": Kind(
+            meaning="The clock of the machine was set, forwards or backwards.",
+            metadata=("seconds",),
         ),
         "gateway.backend_registered": Kind(
             meaning="A server of the configuration is known to the gateway; it need not run yet.",
@@ -94,14 +120,30 @@ KINDS: Final[Mapping[EventType, Kind]] = MappingProxyType(
         ),
         "gateway.backend_failed": Kind(
             meaning="A server did not start, or broke off.",
-            metadata=("server", "transport", "restarts"),
+            metadata=("server", "transport", "restarts", "timeout"),
         ),
         "gateway.backend_stopped": Kind(
             meaning="A server was stopped on purpose.",
-            metadata=("server", "reason"),
+            metadata=("server", "reason", "timeout"),
+        ),
+        "gateway.backend_ejected": Kind(
+            meaning="Too many calls to a server failed in a row; it gets none for a while.",
+            metadata=("server", "failures", "seconds", "reason"),
+        ),
+        "gateway.backend_restored": Kind(
+            meaning="A server that got no calls for a while has answered, and gets them again.",
+            metadata=("server", "seconds"),
+        ),
+        "gateway.backend_idle": Kind(
+            meaning="A server was stopped because nobody used it; the next call starts it again.",
+            metadata=("server", "seconds"),
         ),
         "gateway.session_started": Kind(
             meaning="A client opened a session.",
+            metadata=("session", "profile", "client", "revision", "transport"),
+        ),
+        "gateway.session_resumed": Kind(
+            meaning="A client went on with a session that it had before the gateway was restarted.",
             metadata=("session", "profile", "client", "revision", "transport"),
         ),
         "gateway.session_ended": Kind(
@@ -110,18 +152,26 @@ KINDS: Final[Mapping[EventType, Kind]] = MappingProxyType(
         ),
         "gateway.tool_call": Kind(
             meaning="A client calls a tool.",
-            metadata=(*_OF_A_CALL, "tool"),
+            metadata=(*_OF_AN_EXCHANGE, "tool"),
             paired=True,
         ),
         "gateway.resource_read": Kind(
             meaning="A client reads a resource.",
-            metadata=(*_OF_A_CALL, "uri", "cached"),
+            metadata=(*_OF_AN_EXCHANGE, "uri", "cached"),
             paired=True,
         ),
         "gateway.prompt_get": Kind(
             meaning="A client gets a prompt.",
-            metadata=(*_OF_A_CALL, "prompt"),
+            metadata=(*_OF_AN_EXCHANGE, "prompt"),
             paired=True,
+        ),
+        "gateway.exchange": Kind(
+            meaning="Any other request was answered: a client's, or one of the gateway's own.",
+            metadata=(*_OF_AN_EXCHANGE, "target"),
+        ),
+        "gateway.frame": Kind(
+            meaning="A message that belongs to no request: a notification, a question, noise.",
+            metadata=(*_OF_A_FRAME, "kind", "side", "bytes", "shape", "hash", "reason", "skipped"),
         ),
         "gateway.stderr": Kind(
             meaning="A server wrote a line to its standard error.",
@@ -130,6 +180,18 @@ KINDS: Final[Mapping[EventType, Kind]] = MappingProxyType(
         "gateway.journal_gap": Kind(
             meaning="The journal could not be written for a while, and events were lost.",
             metadata=("lost", "first_lost"),
+        ),
+        "gateway.journal_pruned": Kind(
+            meaning="Files of the journal were too old or too much, and were removed.",
+            metadata=("segments", "bytes", "until"),
+        ),
+        "gateway.hook_failed": Kind(
+            meaning="What a hook had to do about an event did not work, and is given up.",
+            metadata=("hook", "action", "key", "about"),
+        ),
+        "gateway.hook_dropped": Kind(
+            meaning="A hook was too slow for its events, and some were dropped.",
+            metadata=("hook", "action", "dropped"),
         ),
     }
 )

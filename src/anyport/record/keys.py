@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from anyport.protocol.seal import KEY_BYTES
-from anyport.record.journal import make_private_directory
+from anyport.record.segments import make_private_directory
 
 FILE_NAME: Final = "keys"
 
@@ -37,7 +37,7 @@ class Keys(NamedTuple):
     warning: str | None = None
 
 
-class _Damaged(Exception):
+class DamagedKeys(Exception):
     """There is a file, and it cannot be trusted; the text says why."""
 
 
@@ -46,8 +46,8 @@ def load_keys(state_dir: Path, random_bytes: Callable[[int], bytes]) -> Keys:
     path = state_dir / FILE_NAME
     try:
         try:
-            return Keys(_read(path))
-        except (FileNotFoundError, _Damaged):
+            return Keys(read_keys(path))
+        except (FileNotFoundError, DamagedKeys):
             make_private_directory(state_dir)
             return _made(path, random_bytes)
     except OSError as error:
@@ -59,7 +59,27 @@ def load_keys(state_dir: Path, random_bytes: Callable[[int], bytes]) -> Keys:
         )
 
 
-def _read(path: Path) -> tuple[bytes, ...]:
+def kept_key(path: Path, random_bytes: Callable[[int], bytes]) -> bytes:
+    """The current key of a file that must last; made if there is none, and never replaced.
+
+    Raises:
+        DamagedKeys: it cannot be trusted.
+        OSError: it cannot be read or made.
+    """
+    try:
+        return read_keys(path)[0]
+    except FileNotFoundError:
+        make_private_directory(path.parent)
+        return _made(path, random_bytes).keys[0]
+
+
+def read_keys(path: Path) -> tuple[bytes, ...]:
+    """The keys in a file.
+
+    Raises:
+        DamagedKeys: it cannot be trusted.
+        OSError: it cannot be read.
+    """
     # Not blocking: what lies there may be a pipe.
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -68,9 +88,9 @@ def _read(path: Path) -> tuple[bytes, ...]:
     finally:
         os.close(fd)
     if mode & _OTHERS:
-        raise _Damaged("others than its owner could read or write it")
+        raise DamagedKeys("others than its owner could read or write it")
     if not _LINES.fullmatch(raw):
-        raise _Damaged("it does not hold keys")
+        raise DamagedKeys("it does not hold keys")
     return tuple(bytes.fromhex(line.decode()) for line in raw.splitlines())
 
 
@@ -81,10 +101,10 @@ def _made(path: Path, random_bytes: Callable[[int], bytes]) -> Keys:
         fcntl.flock(lock, fcntl.LOCK_EX)
         warning = None
         try:
-            return Keys(_read(path))
+            return Keys(read_keys(path))
         except FileNotFoundError:
             pass
-        except _Damaged as damage:
+        except DamagedKeys as damage:
             warning = f"the key file {path} was replaced, because {damage}: old sessions have ended"
         key = random_bytes(KEY_BYTES)
         _write(path, f"{key.hex()}\n".encode())

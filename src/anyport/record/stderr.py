@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from anyport.record.armour import Armour
 from anyport.record.text import escape_line, printable
 
 KEPT_BYTES_MAX: Final = 64 * 1024
@@ -32,6 +33,7 @@ class StderrRing:
         self._sizes: deque[int] = deque()
         self._kept_bytes = 0
         self._partial = b""
+        self._armour = Armour()
         self.byte_count = 0
         """All that was ever fed."""
         self.line_count = 0
@@ -62,7 +64,7 @@ class StderrRing:
     @property
     def last_line(self) -> str | None:
         """The newest text, even of a line that has not ended yet."""
-        if unfinished := _text(self._partial):
+        if (unfinished := _text(self._partial)) and not self._armour.is_open:
             return self._redact(unfinished)
         return self._redact(self._lines[-1]) if self._lines else None
 
@@ -74,7 +76,7 @@ class StderrRing:
         pieces = [raw[at : at + LINE_BYTES_MAX] for at in range(0, len(raw), LINE_BYTES_MAX)]
         self.line_count += max(len(pieces), 1)
         self.cut_count += max(len(pieces) - 1, 0)
-        shown = [line for piece in pieces if (line := _text(piece))]
+        shown = [self._armour(line) for piece in pieces if (line := _text(piece))]
         for line in shown:
             self._keep(line)
         return shown

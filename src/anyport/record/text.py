@@ -24,6 +24,9 @@ _ANSI: Final = re.compile(
 )
 """Terminal sequences: CSI (colours, cursor), OSC (titles, links), and the short ones."""
 
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+LINE_END_SIGN: Final = "↵"
+
 _CONTROL: Final = re.compile(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -40,10 +43,14 @@ def escape_line(line: bytes) -> bytes:
 
 
 def printable(text: str) -> str:
-    """The text as one line for a person: no terminal sequences, no control characters but tab."""
+    """The text as one line for a person: no terminal sequences, no control characters but tab.
+
+    Ends of lines are shown as a sign.
+    """
     if text.isascii() and text.isprintable():
         return text
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", _ANSI.sub("", text))
+    one_line = _LINE_END.sub(LINE_END_SIGN, _ANSI.sub("", text))
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", one_line)
 
 
 def cut(text: str, chars_max: int) -> str:

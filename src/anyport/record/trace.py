@@ -6,7 +6,7 @@ an argument. This file knows nothing of where a traceparent is carried.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 RandomBytes: TypeAlias = Callable[[int], bytes]
@@ -58,11 +58,6 @@ def parse_traceparent(text: str) -> TraceContext | None:
         span_id=found["span_id"],
         sampled=bool(int(found["flags"], 16) & _SAMPLED),
     )
-
-
-def child_of(context: TraceContext, span_id: str) -> TraceContext:
-    """The same trace, one operation deeper."""
-    return replace(context, span_id=span_id)
 
 
 def new_trace(random_bytes: RandomBytes) -> TraceContext:

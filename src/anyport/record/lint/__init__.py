@@ -1,0 +1,1 @@
+"""Rules of the protocol, judged from recorded traffic."""

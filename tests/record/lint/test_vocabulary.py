@@ -1,0 +1,59 @@
+"""Who may say what, in which revision."""
+
+import pytest
+
+from anyport.protocol.method import METHODS
+from anyport.protocol.revision import REVISIONS
+from anyport.record.lint.vocabulary import (
+    CLIENT,
+    NOT_MCP,
+    NOTIFICATIONS,
+    SERVER,
+    is_known,
+    may_ask,
+    revisions_with,
+    senders,
+)
+
+ALL = tuple(REVISIONS)
+
+
+@pytest.mark.parametrize(
+    ("method", "revisions"),
+    [
+        ("initialize", ALL[:4]),
+        ("server/discover", ALL[4:]),
+        ("elicitation/create", ("2025-06-18", "2025-11-25")),
+        ("roots/list", ALL[:4]),
+        ("tasks/result", ("2025-11-25",)),
+        ("notifications/initialized", ALL[:4]),
+        ("notifications/elicitation/complete", ("2025-11-25",)),
+        ("notifications/progress", ALL),
+        ("nothing/at_all", ()),
+    ],
+)
+def test_a_word_belongs_to_revisions(method: str, revisions: tuple[str, ...]) -> None:
+    assert tuple(revisions_with(method)) == revisions
+
+
+def test_each_end_has_words_of_its_own() -> None:
+    legacy, modern = REVISIONS["2025-11-25"], REVISIONS["2026-07-28"]
+
+    assert may_ask("tools/call", CLIENT, legacy)
+    assert not may_ask("tools/call", SERVER, legacy)
+    assert may_ask("sampling/createMessage", SERVER, legacy)
+    assert not may_ask("sampling/createMessage", SERVER, modern)
+    assert may_ask("ping", SERVER, legacy)
+    assert senders("notifications/progress", legacy) == {CLIENT, SERVER}
+    assert senders("notifications/progress", modern) == {SERVER}
+    assert not senders("nothing", modern)
+
+
+def test_what_is_no_word_of_mcp_is_called_something_that_is() -> None:
+    for wrong, right in NOT_MCP.items():
+        assert not is_known(wrong), wrong
+        assert is_known(right), right
+
+
+def test_every_method_and_notification_is_known() -> None:
+    assert all(map(is_known, [*METHODS, *NOTIFICATIONS]))
