@@ -12,7 +12,10 @@ from typing import Any, cast
 
 from anyport.protocol.back import back_for
 from anyport.protocol.revision import NEWEST_LEGACY, NEWEST_MODERN, Revision
-from anyport.upstream.connection import Call, Connection, Hearer, Peer
+from anyport.upstream.call import Call
+from anyport.upstream.connection import Connection
+from anyport.upstream.hearer import Hearer, Noise
+from anyport.upstream.peer import Peer
 from anyport.upstream.process import Child, Command, Exit, SpawnFailed, Warden
 from anyport.wire import codec
 from anyport.wire.frame import Notification, Request
@@ -48,13 +51,17 @@ class Ear:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.notifications: list[Notification] = []
+        self.noise: list[Noise] = []
         self.ends = 0
+        self.unreached: list[str] = []
 
     def hearer(self) -> Hearer:
         return Hearer(
             on_request=self.requests.append,
             on_notification=self.notifications.append,
+            on_noise=lambda raw, words: self.noise.append(raw),
             on_end=self._end,
+            on_unreached=self.unreached.append,
         )
 
     def _end(self) -> None:
@@ -243,6 +250,9 @@ def run(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def play() -> None:
         async with asyncio.timeout(DEADLINE_SECONDS):
             await scene()
+            # A connection that was taken just now is still being made by the loop itself.
+            while any("_accept_connection" in repr(task) for task in asyncio.all_tasks()):
+                await asyncio.sleep(0)
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left, f"left over: {left}"
 

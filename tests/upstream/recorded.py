@@ -7,8 +7,11 @@ from typing import Any
 from anyport.config.schema import ServerConfig
 from anyport.protocol.method import Kind
 from anyport.upstream.connection import Connection
+from anyport.upstream.hearer import Noise
+from anyport.upstream.key import LeaseKey
 from anyport.upstream.road import Surroundings
-from anyport.upstream.server import LeaseKey, Server, Setting
+from anyport.upstream.server import Server
+from anyport.upstream.setting import Setting
 from anyport.wire.frame import Notification, Request
 from tests.upstream.fakes import FakeWarden, Script, run, until
 
@@ -19,12 +22,15 @@ MINE = LeaseKey(owner="mine", capabilities=b'{"roots":{}}')
 class Scene:
     """A server of the configuration on fakes."""
 
-    def __init__(self, *scripts: Script | str, config: ServerConfig = CONFIG) -> None:
+    def __init__(
+        self, *scripts: Script | str, config: ServerConfig = CONFIG, sole: bool = True
+    ) -> None:
         self.warden = FakeWarden(*scripts)
         self.now = 100.0
         self.later: list[tuple[float, Callable[[], None]]] = []
         self.story: list[tuple[str, object]] = []
-        self.server = Server(config, self._setting(), _Recorder(self.story))
+        self.owner = _Recorder(self.story)
+        self.server = Server(config, self._setting(sole), self.owner)
 
     def count(self, what: str) -> int:
         return sum(kind == what for kind, _ in self.story)
@@ -36,7 +42,7 @@ class Scene:
     def tools(self) -> list[str]:
         return [offer.native for offer in self.server.listings[Kind.TOOLS].offers]
 
-    def _setting(self) -> Setting:
+    def _setting(self, sole: bool) -> Setting:
         return Setting(
             surroundings=lambda config: Surroundings(
                 warden=self.warden.warden,
@@ -49,6 +55,7 @@ class Scene:
             later=lambda seconds, act: self.later.append((seconds, act)),
             client_info=b"{}",
             clock=lambda: self.now,
+            sole=sole,
         )
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -61,6 +68,8 @@ class _Recorder:
 
     def __init__(self, story: list[tuple[str, object]]) -> None:
         self._story = story
+        self.relied: set[LeaseKey] = set()
+        """The connections that clients rely on."""
 
     def listed(self, server: Server, changed: frozenset[Kind]) -> None:
         self._story.append(("listed", changed))
@@ -74,6 +83,18 @@ class _Recorder:
     def stopped(self, server: Server) -> None:
         self._story.append(("stopped", server.slug))
 
+    def ejected(self, server: Server, reason: str, failures: int, seconds: float) -> None:
+        self._story.append(("ejected", reason))
+
+    def restored(self, server: Server, seconds: float) -> None:
+        self._story.append(("restored", seconds))
+
+    def rested(self, server: Server) -> None:
+        self._story.append(("rested", server.slug))
+
+    def relied_on(self, server: Server, key: LeaseKey, line: Connection | None) -> bool:
+        return key in self.relied
+
     def asked(self, server: Server, key: LeaseKey, line: Connection, request: Request) -> None:
         self._story.append(("asked", (key, request.method)))
 
@@ -84,6 +105,9 @@ class _Recorder:
 
     def lost(self, server: Server, line: Connection) -> None:
         self._story.append(("lost", line))
+
+    def garbled(self, server: Server, said: Noise, words: str) -> None:
+        self._story.append(("garbled", said))
 
     def wrote(self, server: Server, lines: list[str]) -> None:
         self._story.append(("wrote", lines))

@@ -5,7 +5,7 @@ from typing import Any
 
 from anyport.protocol.method import Kind
 from anyport.upstream.connection import Connection
-from anyport.upstream.server import SHARED, LeaseKey
+from anyport.upstream.key import SHARED, LeaseKey
 from anyport.upstream.tender import State
 from tests.upstream.fakes import Script, legacy, modern, offers, until
 from tests.upstream.recorded import Scene, play
@@ -28,9 +28,7 @@ def choosy(everyones: tuple[str, ...], askables: tuple[str, ...]) -> Script:
 
 
 def gateway_of_many(*scripts: Script | str) -> Scene:
-    at = Scene(*scripts)
-    at.server._setting = replace(at.server._setting, sole=False)
-    return at
+    return Scene(*scripts, sole=False)
 
 
 def seen(at: Scene) -> list[tuple[str, bool]]:

@@ -8,7 +8,7 @@ import pytest
 from anyport.config.schema import ServerConfig
 from anyport.protocol.revision import Era
 from anyport.upstream.connection import Connection
-from anyport.upstream.server import SHARED, LeaseKey
+from anyport.upstream.key import SHARED, LeaseKey
 from anyport.upstream.tender import State
 from tests.upstream.fakes import Script, legacy, modern, offers, run, silent, until
 from tests.upstream.recorded import CONFIG, MINE, Scene, play

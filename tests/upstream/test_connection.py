@@ -5,16 +5,9 @@ import json
 import pytest
 
 from anyport.protocol.errors import Situation
-from anyport.upstream.connection import (
-    OPEN_CALLS_MAX,
-    WAITING_CALLS_MAX,
-    Answer,
-    Call,
-    Connection,
-    Hearer,
-    Lost,
-    bounds_for,
-)
+from anyport.upstream.call import Answer, Call, Lost
+from anyport.upstream.connection import Connection, bounds_for
+from anyport.upstream.hearer import Hearer
 from anyport.wire.frame import Failure, Result
 from anyport.wire.framing import Overlong
 from tests.upstream.fakes import LEGACY, FakeChannel, connected, peer_of, say
@@ -63,29 +56,6 @@ def test_a_second_answer_to_one_request_is_dropped() -> None:
     assert connection.stray_count == 1
 
 
-def test_calls_beyond_the_places_wait_and_the_first_in_line_goes_first() -> None:
-    connection, channel, _ = connected()
-    for _ in range(OPEN_CALLS_MAX + 2):
-        connection.call("a", None, lambda _: None)
-    assert len(channel.sent) == OPEN_CALLS_MAX
-    assert connection.open_calls == OPEN_CALLS_MAX + 2
-
-    say(connection, id=5, result={})
-
-    assert channel.sent[-1]["id"] == OPEN_CALLS_MAX + 1
-    assert len(channel.sent) == OPEN_CALLS_MAX + 1
-
-
-def test_a_call_too_many_is_refused_at_once() -> None:
-    connection, _, _ = connected()
-    for _ in range(OPEN_CALLS_MAX + WAITING_CALLS_MAX):
-        assert isinstance(connection.call("a", None, lambda _: None), Call)
-
-    refused = connection.call("a", None, lambda _: None)
-
-    assert refused == Lost("128 calls are open and 1024 are waiting", Situation.BUSY)
-
-
 def test_a_server_that_takes_nothing_more_gets_no_more_calls() -> None:
     connection, channel, _ = connected()
     channel.full = True
@@ -115,22 +85,6 @@ def test_cancelling_tells_the_server_and_drops_a_late_answer() -> None:
             "params": {"requestId": 1, "reason": "changed my mind"},
         }
     ]
-
-
-def test_cancelling_frees_a_place_and_a_waiting_call_is_never_sent() -> None:
-    connection, channel, _ = connected()
-    calls = [connection.call("a", None, lambda _: None) for _ in range(OPEN_CALLS_MAX + 2)]
-    waiting, last, first = calls[-2], calls[-1], calls[0]
-    assert isinstance(waiting, Call)
-    assert isinstance(last, Call)
-    assert isinstance(first, Call)
-
-    connection.cancel(waiting, None)
-    assert len(channel.sent) == OPEN_CALLS_MAX
-    connection.cancel(first, None)
-
-    assert channel.sent[-1]["id"] == last.number
-    assert waiting.number not in [frame.get("id") for frame in channel.sent]
 
 
 def test_progress_reaches_the_call_it_belongs_to() -> None:
@@ -216,21 +170,6 @@ def test_an_answer_that_cannot_be_read_is_told_to_the_one_who_waits_for_it() -> 
     assert unreadable.situation is Situation.MISBEHAVED
 
 
-def test_the_end_reaches_every_call_open_or_waiting_and_later_ones_at_once() -> None:
-    connection, _, ear = connected()
-    answers: list[Answer] = []
-    for _ in range(OPEN_CALLS_MAX + 10):
-        connection.call("a", None, answers.append)
-
-    connection.end("exit code 1")
-    connection.end("something else")
-
-    assert answers == [Lost("exit code 1")] * (OPEN_CALLS_MAX + 10)
-    assert connection.call("a", None, answers.append) == Lost("exit code 1")
-    assert ear.ends == 1
-    assert connection.open_calls == 0
-
-
 def test_a_peer_offers_what_it_declared() -> None:
     peer = peer_of(LEGACY, tools={"listChanged": True}, resources={}, prompts=[])
 
@@ -250,6 +189,7 @@ def test_whoever_hears_of_something_can_tell_with_which_call_it_came() -> None:
     hearer = Hearer(
         on_request=lambda _: about.append(connection.about),
         on_notification=lambda _: about.append(connection.about),
+        on_noise=lambda raw, words: None,
         on_end=lambda: None,
     )
     connection = Connection(FakeChannel(), hearer, bounds_for(1000))
@@ -262,3 +202,17 @@ def test_whoever_hears_of_something_can_tell_with_which_call_it_came() -> None:
 
     assert about == [call, call, None]
     assert connection.about is None
+
+
+def test_what_nobody_had_asked_for_is_told_once_each_and_late_answers_are_not() -> None:
+    connection, _, ear = connected(LEGACY)
+    call = connection.call("a", None, lambda _: None)
+    assert isinstance(call, Call)
+    connection.cancel(call, None)
+    say(connection, id=call.number, result={"late": True})
+    say(connection, id=99, result={"stray": True})
+    say(connection, id="text", result={"stray": True})
+    say(connection, method="notifications/progress", params={"progressToken": 7, "progress": 1})
+
+    assert [type(said).__name__ for said in ear.noise] == ["Result", "Result", "Notification"]
+    assert connection.stray_count == 4

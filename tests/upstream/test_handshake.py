@@ -10,8 +10,17 @@ import pytest
 from anyport.protocol.back import ModernBack
 from anyport.protocol.extension import SKILLS
 from anyport.upstream import handshake
-from anyport.upstream.connection import Call, Connection, Peer
-from anyport.upstream.handshake import Died, HandshakeFailed, Introduction, ask, shake_hands
+from anyport.upstream.call import Call
+from anyport.upstream.connection import Connection
+from anyport.upstream.handshake import (
+    Died,
+    HandshakeFailed,
+    Introduction,
+    Misled,
+    ask,
+    shake_hands,
+)
+from anyport.upstream.peer import Peer
 from anyport.wire import codec
 from tests.upstream.fakes import (
     LEGACY,
@@ -124,6 +133,9 @@ def test_a_pinned_modern_server_gets_no_handshake() -> None:
     assert refusal(legacy(), "modern") == "it does not speak revision 2026-07-28"
 
 
+REFUSED = {"code": -32022, "message": "no", "data": {"supported": ["2026-07-28"]}}
+
+
 def answering(method: str, **outcome: Any) -> Script:
     """A server with one answer to one method."""
     return lambda message: (
@@ -182,15 +194,38 @@ def impatient(
     return play
 
 
-def test_a_slow_modern_server_is_still_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("refuses", [False, True])
+def test_a_slow_modern_server_is_still_recognised(
+    refuses: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scene(channel: Answering) -> None:
         async with asyncio.TaskGroup() as group:
             met = group.create_task(shake_hands(channel.connection, introduction()))
             await until(lambda: channel.methods == ["server/discover", "initialize"])
-            for answer in modern()(channel.sent[0]):
+            told = modern()(channel.sent[0])
+            if refuses:
+                told += answering("initialize", error=REFUSED)(channel.sent[1])
+            for answer in told:
                 channel.connection.receive(json.dumps({"jsonrpc": "2.0", **answer}).encode())
         assert met.result().revision is MODERN
         assert channel.methods == ["server/discover", "initialize"]
+
+    impatient(monkeypatch)(scene)
+
+
+def test_a_slow_modern_server_that_opens_an_older_session_as_well_was_misled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene(channel: Answering) -> None:
+        met = asyncio.get_running_loop().create_task(
+            shake_hands(channel.connection, introduction())
+        )
+        await until(lambda: channel.methods == ["server/discover", "initialize"])
+        for answer in modern()(channel.sent[0]) + legacy()(channel.sent[1]):
+            channel.connection.receive(json.dumps({"jsonrpc": "2.0", **answer}).encode())
+        with pytest.raises(Misled):
+            await met
+        assert channel.connection.peer is None
 
     impatient(monkeypatch)(scene)
 
@@ -214,7 +249,10 @@ def test_a_slow_legacy_server_is_initialized_once(
             if probe_answered == "after":
                 answer(0)
         assert met.result().revision is LEGACY
-        assert channel.methods == ["server/discover", "initialize", "notifications/initialized"]
+        given_up = ["notifications/cancelled"] if probe_answered == "never" else []
+        said = ["server/discover", "initialize", "notifications/initialized", *given_up]
+        assert channel.methods == said
+        assert channel.connection.open_calls == 0
 
     impatient(monkeypatch)(scene)
 

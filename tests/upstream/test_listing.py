@@ -5,12 +5,16 @@ from dataclasses import replace
 
 import pytest
 
+from anyport.config.schema import ServerConfig
 from anyport.protocol.extension import SKILLS, TASKS
 from anyport.protocol.method import Kind
 from anyport.protocol.revision import Revision
-from anyport.routing.offers import Listing
-from anyport.upstream.connection import Lost
-from anyport.upstream.listing import has_list, read_list, tells_changes
+from anyport.routing.offers import Listing, Offer
+from anyport.upstream import listing as module
+from anyport.upstream.call import Lost
+from anyport.upstream.listing import Reader, has_list, read_list, tells_changes
+from anyport.upstream.parting import BROKEN
+from anyport.upstream.sign import Again, Sign
 from tests.upstream.fakes import LEGACY, MODERN, connected, offers, peer_of, run, say, until
 
 
@@ -112,7 +116,7 @@ def test_of_a_server_that_is_lost_on_the_way_nothing_is_known() -> None:
         await until(lambda: len(channel.sent) == 1)
         connection.end("it is gone")
 
-        assert await reading == Lost("it is gone")
+        assert await reading == BROKEN.sent("it is gone")
 
     run(scene)
 
@@ -173,3 +177,99 @@ def test_nobody_promises_to_tell_when_skills_change() -> None:
     assert has_list(peer, Kind.SKILLS)
     assert tells_changes(peer, Kind.RESOURCES)
     assert not tells_changes(peer, Kind.SKILLS)
+
+
+def test_what_some_clients_saw_in_an_earlier_run_stays_in_the_list_that_all_see() -> None:
+    async def scene() -> None:
+        connection, channel, _ = connected(LEGACY)
+        reader = Reader(ServerConfig(slug="s", name="s", command="server"))
+        asks = Offer("b", b'{"name":"b"}', asks=True)
+        known = {Kind.TOOLS: Listing(offers=(Offer("a", b'{"name":"a"}'), asks))}
+        reader.recall(known)
+        assert reader.complete
+
+        listings = dict(known)
+        reading = asyncio.get_running_loop().create_task(
+            reader.renew(listings, {Kind.TOOLS}, connection, None)
+        )
+        await until(lambda: len(channel.sent) == 1)
+        say(connection, id=channel.sent[0]["id"], result=offers("a", "c"))
+        assert await reading is None
+
+        shown = [(offer.native, offer.asks) for offer in listings[Kind.TOOLS].offers]
+        assert shown == [("a", False), ("b", True), ("c", False)]
+
+    run(scene)
+
+
+def test_a_list_that_all_saw_alike_says_nothing_of_what_some_may_see() -> None:
+    reader = Reader(ServerConfig(slug="s", name="s", command="server"))
+
+    reader.recall({Kind.TOOLS: Listing(offers=(Offer("a", b'{"name":"a"}'),))})
+
+    assert not reader.complete
+
+
+def test_reading_a_list_is_a_request_of_our_own() -> None:
+    async def scene() -> None:
+        connection, channel, _ = connected(LEGACY)
+        reading = asyncio.get_running_loop().create_task(
+            read_list(connection, Kind.TOOLS, over_http=False)
+        )
+        await until(lambda: len(channel.sent) == 1)
+        say(connection, id=channel.sent[0]["id"], result=offers("a"))
+        await reading
+
+        assert connection.own_requests == connection.last_number == 1
+
+    run(scene)
+
+
+def test_a_list_whose_server_could_not_be_reached_is_asked_for_until_it_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.001)
+
+    async def scene() -> None:
+        connection, channel, _ = connected(LEGACY)
+        reading = asyncio.get_running_loop().create_task(
+            read_list(connection, Kind.TOOLS, over_http=True)
+        )
+        unreached = Lost("refused", sign=Sign.UNREACHED, again=Again.ALWAYS)
+        for count in range(1, 5):
+            await until(lambda: len(channel.calls) == count)  # noqa: B023
+            connection.settle(channel.calls[-1], unreached)
+        await until(lambda: len(channel.calls) == 5)
+        say(connection, id=channel.sent[-1]["id"], result=offers("a"))
+
+        found = await reading
+        assert isinstance(found, Listing)
+        assert [offer.native for offer in found.offers] == ["a"]
+
+    run(scene)
+
+
+@pytest.mark.parametrize(
+    ("lost", "attempts"),
+    [
+        (Lost("cut", sign=Sign.ACCIDENT, again=Again.IF_SAFE), 2),
+        (Lost("too large", sign=Sign.GOOD), 1),
+    ],
+)
+def test_a_list_whose_server_was_reached_is_asked_for_twice_at_most(
+    monkeypatch: pytest.MonkeyPatch, lost: Lost, attempts: int
+) -> None:
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.001)
+
+    async def scene() -> None:
+        connection, channel, _ = connected(LEGACY)
+        reading = asyncio.get_running_loop().create_task(
+            read_list(connection, Kind.TOOLS, over_http=True)
+        )
+        for count in range(1, attempts + 1):
+            await until(lambda: len(channel.calls) == count)  # noqa: B023
+            connection.settle(channel.calls[-1], lost)
+
+        assert await reading == lost
+
+    run(scene)

@@ -8,8 +8,8 @@ from anyport.config.schema import ServerConfig
 from anyport.protocol.freshness import STALE, Freshness
 from anyport.protocol.method import Kind
 from anyport.protocol.principal import LOCAL
+from anyport.upstream.key import SHARED
 from anyport.upstream.lists import RELIST_SECONDS_MIN, RENEW_SECONDS_MIN, Lines, Lists, Readings
-from anyport.upstream.server import SHARED
 from anyport.upstream.watch import ACKNOWLEDGED, Ticking
 from tests.upstream.fakes import (
     MODERN,

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from anyport.upstream.connection import Answer, Connection, Lost
+from anyport.upstream import handshake
+from anyport.upstream.call import Answer, Lost
+from anyport.upstream.connection import Connection
 from anyport.upstream.local import Local
+from anyport.upstream.parting import BROKEN
 from anyport.wire.frame import Result
 from tests.upstream.fakes import Message, legacy, modern, run, silent, until
 from tests.upstream.travels import Travels, refused, soon
@@ -152,7 +155,7 @@ def test_what_it_said_right_before_its_end_is_still_heard() -> None:
         first, second = answers
         assert isinstance(first, Result)
         assert json.loads(first.result) == {"just": "in time"}
-        assert second == Lost("exit code 1")
+        assert second == BROKEN.unsent("exit code 1"), "it was never written"
         return at, road
 
     play(scene)
@@ -204,6 +207,65 @@ def test_a_server_that_dies_of_the_probe_gets_a_fresh_process_and_is_remembered(
 
         assert len(at.warden.servers) == 3
         assert at.server.heard[0]["method"] == "initialize"
+        return at, road
+
+    play(scene)
+
+
+def of_both_eras(message: Message) -> list[Message]:
+    """A server that opens a session whenever it is asked to, whatever it has said before."""
+    return (legacy() if message["method"] == "initialize" else modern())(message)
+
+
+def starting_slowly() -> Callable[[Message], list[Message]]:
+    """It answers nothing until it has heard a second question."""
+    held: list[Message] = []
+
+    def script(message: Message) -> list[Message]:
+        held.append(message)
+        if message["method"] != "initialize":
+            return []
+        first, second = held
+        return of_both_eras(first) + of_both_eras(second)
+
+    return script
+
+
+def test_a_slow_server_of_both_eras_is_asked_for_the_newer_one_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handshake, "PROBE_SECONDS_MAX", 0.0)
+
+    async def scene() -> tuple[Travels, Local]:
+        at = Travels(starting_slowly(), of_both_eras, of_both_eras)
+        road, connection = await opened(at)
+        assert connection.peer is not None
+        assert connection.peer.revision.name == "2026-07-28"
+        assert [said["method"] for said in at.server.heard] == ["server/discover"]
+        assert len(at.warden.servers) == 2
+
+        at.server.die(3)
+        await road.clear()
+        await road.open()
+
+        assert [said["method"] for said in at.server.heard] == ["server/discover"]
+        assert len(at.warden.servers) == 3
+        return at, road
+
+    play(scene)
+
+
+def test_one_that_was_of_both_eras_and_is_of_the_older_one_now_is_tried_anew() -> None:
+    async def scene() -> tuple[Travels, Local]:
+        at = Travels(legacy())
+        at.learned.is_misled = True
+
+        road, connection = await opened(at)
+
+        assert connection.peer is not None
+        assert connection.peer.revision.name == "2025-11-25"
+        assert not at.learned.is_misled
+        assert len(at.warden.servers) == 2
         return at, road
 
     play(scene)

@@ -6,8 +6,9 @@ from typing import cast
 
 import pytest
 
+from anyport.protocol.room import LARGE_BYTES, Room
 from anyport.upstream import pipe as module
-from anyport.upstream.pipe import UNSENT_BYTES_MAX, Listener, Pipe
+from anyport.upstream.pipe import UNREAD_BYTES_MAX, UNSENT_BYTES_MAX, Listener, Pipe
 from anyport.upstream.process import Child
 from anyport.wire.framing import Overlong
 from tests.upstream.fakes import FakeServer, run, silent, until
@@ -16,13 +17,13 @@ from tests.upstream.fakes import FakeServer, run, silent, until
 class Scene:
     """A pipe, the server at its far end, and what was heard."""
 
-    def __init__(self, bytes_max: int = 1 << 20) -> None:
+    def __init__(self, bytes_max: int = 1 << 20, room: Room | None = None) -> None:
         self.lines: list[bytes | Overlong] = []
         self.stderr = b""
         self.ends: list[str] = []
         self.server = FakeServer(silent)
         listener = Listener(on_line=self.take, on_stderr=self._stderr, on_end=self.ends.append)
-        self.pipe = Pipe(cast(Child, self.server.child), listener, bytes_max)
+        self.pipe = Pipe(cast(Child, self.server.child), listener, bytes_max, room)
 
     def take(self, line: bytes | Overlong) -> None:
         self.lines.append(line)
@@ -199,6 +200,110 @@ def test_a_line_over_the_limit_is_told_as_such_and_the_next_is_read() -> None:
         overlong, whole = scene.lines
         assert isinstance(overlong, Overlong)
         assert (overlong.size, whole) == (1500, b"{}")
+        scene.close()
+
+    run(play)
+
+
+async def pour(scene: Scene, raw: bytes) -> None:
+    """Have the server write more than its pipe holds at once."""
+    while raw:
+        try:
+            raw = raw[os.write(scene.server.stdout, raw) :]
+        except BlockingIOError:
+            await asyncio.sleep(0)
+
+
+def test_a_large_line_takes_up_room_while_it_comes() -> None:
+    async def play() -> None:
+        room = Room()
+        scene = Scene(room=room)
+        await pour(scene, b"x" * (3 * LARGE_BYTES))
+        await until(lambda: room.taken_bytes == 3 * LARGE_BYTES)
+
+        scene.server.write(b"\n")
+        await until(lambda: bool(scene.lines))
+        assert room.taken_bytes == 0
+        await pour(scene, b"y" * (2 * LARGE_BYTES))
+        await until(lambda: room.taken_bytes > 0)
+        scene.close()
+
+        assert room.taken_bytes == 0
+
+    run(play)
+
+
+def test_a_large_line_for_which_there_is_no_room_is_dropped_and_the_next_is_read() -> None:
+    async def play() -> None:
+        room = Room(2 * LARGE_BYTES)
+        scene = Scene(room=room)
+        await pour(scene, b"x" * (5 * LARGE_BYTES) + b"\n{}\n")
+        await until(lambda: len(scene.lines) == 2)
+
+        dropped, following = scene.lines
+        assert isinstance(dropped, Overlong)
+        assert dropped.size == 5 * LARGE_BYTES
+        assert following == b"{}"
+        assert room.taken_bytes == 0
+        scene.close()
+
+    run(play)
+
+
+def test_a_server_that_asks_and_never_reads_is_given_up() -> None:
+    async def play() -> None:
+        scene = Scene()
+        asyncio.get_running_loop().remove_reader(scene.server.stdin)
+        answer = b"x" * (1 << 20)
+        while not scene.ends:
+            scene.pipe.send(answer)
+            assert scene.pipe.full or not scene.ends
+            await asyncio.sleep(0)
+
+        assert str(UNREAD_BYTES_MAX) in scene.ends[0]
+        scene.pipe.send(answer)
+        assert len(scene.ends) == 1
+        scene.server.die(0)
+        scene.server.child.close()
+
+    run(play)
+
+
+def test_what_never_went_out_is_known_at_the_end() -> None:
+    async def play() -> None:
+        scene = Scene()
+        asyncio.get_running_loop().remove_reader(scene.server.stdin)
+        large = b'"%b"' % (b"x" * (1 << 20))
+        scene.pipe.send(large)
+        scene.pipe.send(b'"of the same turn"')
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # As much as the pipe takes has been written.
+        scene.pipe.send(b'"of a later turn"')
+
+        scene.pipe.end("over")
+
+        left = [line for line in scene.pipe.unwritten if line]
+        assert left == [b'"of the same turn"', b'"of a later turn"'], "the first has begun"
+        scene.close()
+
+    run(play)
+
+
+def test_what_a_server_that_closed_its_input_did_not_read_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "EXIT_SECONDS_MAX", 0.0)
+
+    async def play() -> None:
+        scene = Scene()
+        asyncio.get_running_loop().remove_reader(scene.server.stdin)
+        os.close(scene.server.stdin)
+
+        scene.pipe.send(b'"for nobody"')
+        await until(lambda: bool(scene.ends))
+
+        assert [line for line in scene.pipe.unwritten if line] == [b'"for nobody"']
+        scene.server.stdin = os.open(os.devnull, os.O_RDONLY)
         scene.close()
 
     run(play)

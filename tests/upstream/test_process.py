@@ -197,12 +197,14 @@ def test_what_a_server_said_before_it_exited_can_still_be_read(
 
 def test_stopping_goes_from_polite_to_certain(play: Callable[[Scene], None]) -> None:
     stubborn = "trap '' TERM; echo ready; while :; do sleep 1000; done"
+    killed: list[str] = []
 
     async def scene(warden: Warden) -> None:
         async def stopped(
             *argv: str, grace_seconds: float = 60, terminate_seconds: float = 60
         ) -> str:
             child = await warden.spawn(command(*argv))
+            child.on_killed = lambda: killed.append(argv[-1])
             assert await read(child.stdout) == b"ready\n"
             how = await child.stop(grace_seconds=grace_seconds, terminate_seconds=terminate_seconds)
             child.close()
@@ -218,6 +220,7 @@ def test_stopping_goes_from_polite_to_certain(play: Callable[[Scene], None]) -> 
             await stopped("sh", "-c", stubborn, grace_seconds=0, terminate_seconds=0)
             == "killed by SIGKILL"
         )
+        assert killed == [stubborn]
 
     play(scene)
 

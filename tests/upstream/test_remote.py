@@ -7,7 +7,7 @@ import pytest
 
 from anyport.protocol.errors import Situation
 from anyport.upstream import remote
-from anyport.upstream.connection import Answer, Lost
+from anyport.upstream.call import Answer, Lost
 from anyport.upstream.remote import LEGACY_VERDICT_SECONDS
 from anyport.upstream.road import Way
 from anyport.upstream.tender import State
@@ -282,6 +282,10 @@ def test_a_server_that_cannot_be_reached_is_down_but_calls_under_way_are_answere
 
         assert found.reason.startswith("no connection: ")
         assert found.situation is Situation.NOT_RUNNING
+        assert (at.ear.unreached, at.tender.state) == ([found.reason], State.READY)
+
+        at.tender.renew(found.reason)
+
         assert at.tender.state is State.BROKEN
         given: list[object] = []
         at.tender.when_ready(given.append)

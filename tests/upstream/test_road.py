@@ -7,7 +7,7 @@ import pytest
 
 from anyport.config.schema import Transport
 from anyport.protocol.headers import NO_ANNOTATIONS
-from anyport.upstream.connection import Answer, Lost
+from anyport.upstream.call import Answer, Lost
 from anyport.upstream.road import Catalogue, Learned, Road, Way
 from tests.upstream.fakes import run
 from tests.upstream.travels import RoadTo, Travels, by_process, by_url, refused
@@ -63,6 +63,22 @@ def test_one_connection_after_another_is_opened(road_to: RoadTo) -> None:
         assert (first.usable, second.usable) == (False, True)
         assert road.line is second
         assert travels.ear.ends == 1
+
+    play(road_to, scene)
+
+
+@roads
+def test_after_a_rest_another_connection_can_be_opened(road_to: RoadTo) -> None:
+    async def scene(road: Road, travels: Travels) -> None:
+        await road.rest("there is nothing to rest from")
+        first = await road.open()
+
+        await road.rest("nobody uses it")
+
+        assert (first.usable, travels.over[-1]) == (False, "nobody uses it")
+        assert (travels.ear.ends, road.child) == (1, None)
+        second = await road.open()
+        assert second.usable
 
     play(road_to, scene)
 

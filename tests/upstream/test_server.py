@@ -9,8 +9,8 @@ from anyport.config.schema import ServerConfig
 from anyport.protocol.extension import SKILLS
 from anyport.protocol.method import Kind
 from anyport.upstream.connection import Connection
+from anyport.upstream.key import SHARED
 from anyport.upstream.lists import RELIST_SECONDS_MIN
-from anyport.upstream.server import SHARED
 from anyport.upstream.tender import State
 from tests.upstream.fakes import legacy, modern, offers, silent, until
 from tests.upstream.recorded import CONFIG, MINE, Scene, play
@@ -236,22 +236,6 @@ def test_stopping_waits_for_connections_that_are_leaving_already() -> None:
         await at.server.stop()
 
         assert at.warden.servers[0].child.stopped
-        return at
-
-    play(scene)
-
-
-def test_without_any_connection_there_is_none_for_what_concerns_all() -> None:
-    async def scene() -> Scene:
-        at = Scene(legacy())
-        given: list[Connection | str] = []
-        at.server.lease_main(given.append)
-        assert given == ["it has not been started"]
-
-        at.server.open(MINE)
-        at.server.lease_main(given.append)
-        await until(lambda: len(given) == 2)
-        assert isinstance(given[1], Connection)
         return at
 
     play(scene)

@@ -6,8 +6,8 @@ from typing import Any
 
 from anyport.config.schema import ServerConfig
 from anyport.protocol.method import Kind
+from anyport.upstream.key import SHARED
 from anyport.upstream.lists import RELIST_SECONDS_MIN
-from anyport.upstream.server import SHARED
 from anyport.upstream.tender import State
 from anyport.wire.frame import Result
 from tests.upstream.fakes import offers, run, silent, until

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from anyport.protocol.method import Kind
-from anyport.upstream.connection import Connection, Lost
+from anyport.upstream.call import Lost
+from anyport.upstream.connection import Connection
 from anyport.upstream.watch import LISTEN_AGAIN_SECONDS, Ticking, Watch
 from tests.upstream.fakes import MODERN, FakeChannel, connected, peer_of, say
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from anyport.config.schema import ServerConfig
 from anyport.protocol.headers import Annotations
-from anyport.upstream.connection import Answer, Connection, Lost
+from anyport.upstream.call import Answer, Lost
+from anyport.upstream.connection import Connection
 from anyport.upstream.handshake import Introduction, ask
 from anyport.upstream.road import Catalogue, Learned, Surroundings
 from anyport.upstream.tender import State, Tender, Watcher

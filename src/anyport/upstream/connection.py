@@ -4,118 +4,37 @@ Every request gets an id of our own that is never used again, so that no answer 
 wrong caller. Knows JSON-RPC and the few words both eras share; what an era adds is in `back`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
 
-import msgspec
 from msgspec import Raw
 
 from anyport.protocol import meta
-from anyport.protocol.back import Back
 from anyport.protocol.errors import Situation
+from anyport.protocol.progress import PROGRESS
 from anyport.protocol.reading import CALL
-from anyport.protocol.revision import Revision
+from anyport.protocol.room import LARGE_BYTES, Room
 from anyport.protocol.shape import read_result
+from anyport.upstream.call import NO_FIELDS, OWN, Answer, Call, Concern, Form, Lost, unkept
+from anyport.upstream.channel import Channel
+from anyport.upstream.hearer import Hearer
+from anyport.upstream.own import Record
+from anyport.upstream.parting import BROKEN, Parting
+from anyport.upstream.peer import Peer
 from anyport.upstream.progress import read_report
+from anyport.upstream.queue import Places
+from anyport.upstream.sign import Again, Sign
 from anyport.wire import codec, members
 from anyport.wire.frame import BadFrame, Failure, Frame, Notification, Request, Result
 from anyport.wire.framing import Overlong
 
-OPEN_CALLS_MAX: Final = 128
-"""Calls a server works on at a time."""
-WAITING_CALLS_MAX: Final = 1024
-"""Calls that wait for one of those places; the next is refused at once."""
+GIVEN_UP_MAX: Final = 256
+"""Calls that were cancelled, and may be answered all the same; the last ones."""
+UNASKED: Final = "nobody had asked for it"
 NOISE_BYTES_MAX: Final = 80
 """What is shown of a line that is no frame."""
-
-
-Fields = tuple[tuple[str, str], ...]
-NO_FIELDS: Final[Fields] = ()
-
-
-class Channel(Protocol):
-    """Carries frames to a server."""
-
-    @property
-    def full(self) -> bool:
-        """Whether the server has stopped taking what is sent."""
-
-    def send(self, frame: bytes, call: "Call | None") -> None:
-        """Queue one frame: a call of ours, or something that is not answered."""
-
-    def cancel(self, call: "Call") -> bool:
-        """Give up on a call in the channel's own way; False if the server has to be told."""
-
-
-class Lost(msgspec.Struct, frozen=True, gc=False):
-    """In place of an answer: the server will not give one."""
-
-    reason: str
-    situation: Situation = Situation.NOT_RUNNING
-
-
-Answer = Result | Failure | Lost
-
-
-class Call(msgspec.Struct, eq=False):
-    """One request of ours that has no answer yet."""
-
-    method: str
-    on_done: Callable[[Answer], None]
-    on_progress: Callable[[Sequence[bytes]], None] | None = None
-    """Takes the params of one report or several."""
-    number: int = 0
-    name: str | None = None
-    """The native name or URI it is about, where the caller knows it."""
-    fields: Fields = NO_FIELDS
-    """Header fields of the client's that nobody but the server can judge."""
-    form: "Form | None" = None
-    """Where it is a call of a tool like many before."""
-    frame: bytes | None = None
-    """Kept while the call waits for a place, and by channels that may have to send it again."""
-
-
-class Form(msgspec.Struct, frozen=True, gc=False):
-    """A call of a tool that is made again and again: all but its id and its arguments."""
-
-    name: str
-    frame: bytes
-    """With a place for the id, for the arguments and, if it `reports`, for the id once more."""
-    reports: bool
-    """Whether it asks for progress."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
-    """What a server said of itself when the channel was opened."""
-
-    revision: Revision
-    capabilities: dict[str, msgspec.Raw]
-    back: Back
-    server_info: bytes = b"{}"
-    instructions: str | None = None
-    extensions: Mapping[str, bytes] = field(default_factory=dict)
-    """Of those it declared, the ones that we know, with their settings."""
-
-    def offers(self, capability: str, flag: str | None = None) -> bool:
-        """Whether it declared a capability, and a flag of it."""
-        declared = self.capabilities.get(capability)
-        if declared is None or flag is None:
-            return declared is not None
-        try:
-            return members.members(declared).get(flag) == msgspec.Raw(b"true")
-        except msgspec.DecodeError:
-            return False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hearer:
-    """Who is told what a server says on its own."""
-
-    on_request: Callable[[Request], None]
-    on_notification: Callable[[Notification], None]
-    on_end: Callable[[], None]
 
 
 class Connection:
@@ -128,13 +47,17 @@ class Connection:
         bounds: codec.Bounds,
         calls: type[Call] = Call,
         numbers_used: int = 0,
+        record: Record = Record(),  # noqa: B008 - frozen
     ) -> None:
+        self.clock = record.clock
+        self.noted = record.noted
         self.peer: Peer | None = None
         """None until the handshake is done."""
         self.noise_count = 0
         """Lines that were no frames."""
         self.first_noise = b""
         """How the first of them began: a program that is no MCP server shows itself by it."""
+        self._given_up: deque[int] = deque(maxlen=GIVEN_UP_MAX)
         self.stray_count = 0
         """Answers nobody had asked for."""
         self.lost: Lost | None = None
@@ -147,7 +70,13 @@ class Connection:
         self._bounds = bounds
         self._calls = calls
         """What the channel keeps of a call; some need more than others."""
-        self._last_number = numbers_used
+        self.last_number = numbers_used
+        self.own_requests = 0
+        """Of all there were, those that no client had a part in."""
+        self.places: Places[Call] = Places()
+        """Its own, unless somebody shares them out among several."""
+        self.room = Room()
+        """For large answers."""
         self._open: dict[int, Call] = {}
         self._waiting: dict[int, Call] = {}
         self._heard: dict[int, Call] = {}
@@ -165,25 +94,34 @@ class Connection:
         """How many calls have no answer yet, waiting ones included."""
         return len(self._open) + len(self._waiting)
 
+    @property
+    def waiting_calls(self) -> int:
+        """How many of them wait for a place."""
+        return len(self._waiting)
+
     def call(
         self,
         method: str,
         params: bytes | None,
         on_done: Callable[[Answer], None],
         on_progress: Callable[[Sequence[bytes]], None] | None = None,
-        name: str | None = None,
-        fields: Fields = NO_FIELDS,
+        concern: Concern = OWN,
     ) -> Call | Lost:
         """Send a request. With `on_progress`, its params are stamped with a token of ours."""
-        refusal = self._refusal()
+        name, fields, who = concern.name, concern.fields, concern.who
+        refusal = self._refusal(who)
         if refusal is not None:
             return refusal
-        self._last_number = number = self._last_number + 1
-        call = self._calls(method, on_done, on_progress, number, name, fields)
         if on_progress is not None:
-            params = meta.restamp(params or b"{}", {meta.PROGRESS_TOKEN: b"%d" % number})
+            params = self.stamped(params or b"{}")
+        self.last_number = number = self.last_number + 1
+        call = self._calls(method, on_done, on_progress, number, name, fields, None, who)
         self._start(call, codec.request(b"%d" % number, method, params))
         return call
+
+    def stamped(self, params: bytes) -> bytes:
+        """Params with the progress token that the next call will have."""
+        return meta.restamp(params, {meta.PROGRESS_TOKEN: b"%d" % (self.last_number + 1)})
 
     def repeat(
         self,
@@ -191,42 +129,64 @@ class Connection:
         arguments: Raw,
         on_done: Callable[[Answer], None],
         on_progress: Callable[[Sequence[bytes]], None],
+        who: object,
     ) -> Call | Lost:
         """Call a tool in a form that is known."""
-        if self.lost is not None or self._waiting or self._channel.full:
-            refusal = self._refusal()
+        places = self.places
+        if self.lost is not None or places.taken >= places.calls_max or self._channel.full:
+            refusal = self._refusal(who)
             if refusal is not None:
                 return refusal
-        self._last_number = number = self._last_number + 1
+        self.last_number = number = self.last_number + 1
         if form.reports:
-            call = self._calls(CALL, on_done, on_progress, number, form.name, NO_FIELDS, form)
+            call = self._calls(CALL, on_done, on_progress, number, form.name, NO_FIELDS, form, who)
             self._start(call, form.frame % (number, arguments, number))
         else:
-            call = self._calls(CALL, on_done, None, number, form.name, NO_FIELDS, form)
+            call = self._calls(CALL, on_done, None, number, form.name, NO_FIELDS, form, who)
             self._start(call, form.frame % (number, arguments))
         return call
 
-    def _refusal(self) -> Lost | None:
-        """Why nothing can be asked now."""
+    def _refusal(self, who: object) -> Lost | None:
+        """Why nothing can be asked now. Whoever has most waiting may have to make room."""
         if self.lost is not None:
             return self.lost
-        if len(self._waiting) >= WAITING_CALLS_MAX or self._channel.full:
-            words = f"{len(self._open)} calls are open and {len(self._waiting)} are waiting"
-            return Lost(words, Situation.BUSY)
+        if self._channel.full:
+            return self._busy()
+        if who is not None and self.places.full:
+            displaced = self.places.waiting.displace(who)
+            if displaced is None or displaced.home is None:
+                return self._busy()
+            displaced.home.turn_away(displaced, self._busy())
         return None
 
+    def _busy(self) -> Lost:
+        return Lost(self.places.words, Situation.BUSY)
+
     def _start(self, call: Call, frame: bytes) -> None:
-        if len(self._open) >= OPEN_CALLS_MAX:
-            call.frame = frame
-            self._waiting[call.number] = call
-        else:
-            self._open[call.number] = call
-            self._channel.send(frame, call)
+        places = self.places
+        if call.who is not None:
+            if places.taken >= places.calls_max:
+                call.frame, call.home, call.queued = frame, self, self.clock()
+                self._waiting[call.number] = call
+                places.waiting.add(call.who, call)
+                return
+            places.taken += 1
+        self._open[call.number] = call
+        self._channel.send(frame, call)
+
+    def look(self, call: Call, now: float) -> bool:
+        """Give up on a call that has waited for a place for too long; whether it has."""
+        seconds = self.places.queue_seconds
+        late = call.number in self._waiting and now - call.queued >= seconds
+        if late:
+            self.places.waiting.drop(call.who, call)
+            self.turn_away(call, Lost.unplaced(seconds))
+        return late
 
     def claim_number(self) -> int:
         """An id that no other request of this connection has or will have."""
-        self._last_number += 1
-        return self._last_number
+        self.last_number += 1
+        return self.last_number
 
     def waits_for(self, call: Call) -> bool:
         """Whether a call that was sent has no answer yet."""
@@ -235,21 +195,23 @@ class Connection:
     def settle(self, call: Call, answer: Answer) -> None:
         """End a call for which the channel found the answer, or found that there is none."""
         if self._open.pop(call.number, None) is not None:
-            self._admit()
+            self._leave(call)
             call.on_done(answer)
 
     def cancel(self, call: Call, reason: bytes | None) -> None:
         """Tell the server that an answer is no longer wanted. A late one is dropped."""
         if self._waiting.pop(call.number, None) is not None:
+            self.places.waiting.drop(call.who, call)
             return
         if self._open.pop(call.number, None) is None:
             return
+        self._given_up.append(call.number)
         if not self._channel.cancel(call):
             params = [("requestId", b"%d" % call.number)]
             if reason is not None:
                 params.append(("reason", reason))
             self.notify("notifications/cancelled", members.join(params))
-        self._admit()
+        self._leave(call)
 
     def hear(self, call: Call) -> Callable[[], object]:
         """Take progress of a call that was answered; what is returned ends that."""
@@ -279,11 +241,16 @@ class Connection:
         if of is not None and of.number != number:
             return False
         call = self._open.pop(number, None)
-        if call is not None:
-            if self._waiting:
-                self._admit()
-            call.on_done(result)
-        return call is not None
+        if call is None:
+            return False
+        if call.who is not None:
+            places = self.places
+            places.taken -= 1
+            if places.waiting:
+                places.admit()
+        crowded = len(raw) > LARGE_BYTES and call.who is not None and self.room.lacks(len(raw))
+        call.on_done(unkept(len(raw)) if crowded else result)
+        return True
 
     def reports(self, messages: Sequence[bytes | Overlong], of: Call) -> list[bytes]:
         """The params of the first messages, as long as they are progress of this call and written
@@ -304,7 +271,10 @@ class Connection:
         """
         if isinstance(raw, Overlong):
             words = f"answered with {raw.size} bytes; the limit is {self._bounds.bytes_max}"
-            self._spoiled(codec.id_at_edge(raw.edges), raw.edges, words)
+            limit = raw.size > self._bounds.bytes_max
+            # That one answer is too large says nothing of the next.
+            why = Lost(words, Situation.MISBEHAVED, Sign.GOOD) if limit else unkept(raw.size)
+            self._spoiled(codec.id_at_edge(raw.edges), raw.edges, why)
             return
         if self.settles(raw):
             return
@@ -315,7 +285,8 @@ class Connection:
         frame = codec.decode(raw, self._bounds)
         if isinstance(frame, BadFrame):
             words = f"answered with something that is not JSON-RPC: {frame.message}"
-            self._spoiled(frame.id or codec.id_at_edge(raw), raw, words)
+            why = Lost(words, Situation.MISBEHAVED, Sign.BAD, Again.IF_SAFE)
+            self._spoiled(frame.id or codec.id_at_edge(raw), raw, why)
             return
         self.about = of
         try:
@@ -333,36 +304,54 @@ class Connection:
                     self.settle(of, frame)
                 else:
                     self._answered(frame)
-            case Notification(method="notifications/progress", params=params):
+            case Notification(method=method, params=params) if method == PROGRESS:
                 self._progressed(params)
             case Notification():
                 self._hearer.on_notification(frame)
             case Request():
                 self._hearer.on_request(frame)
 
-    def end(self, reason: str) -> None:
+    def unreached(self, words: str) -> None:
+        """The channel could not bring something to the server."""
+        self._hearer.on_unreached(words)
+
+    def end(self, reason: str, how: Parting = BROKEN) -> None:
         """The channel is gone: every open call gets to know, at once."""
         if self.lost is not None:
             return
-        self.lost = Lost(reason)
-        calls = [*self._open.values(), *self._waiting.values()]
+        self.lost = how.unsent(reason)
+        opened, waiting = self._open.values(), self._waiting.values()
         self._open, self._waiting = {}, {}
-        for call in calls:
+        for call in waiting:
+            self.places.waiting.drop(call.who, call)
+        for call in opened:
+            self._leave(call)
+        cut = how.sent(reason)
+        for call in opened:
+            call.on_done(self.lost if call.number in how.unwritten else cut)
+        for call in waiting:
             call.on_done(self.lost)
         self._hearer.on_end()
 
     def _answered(self, frame: Result | Failure) -> None:
-        call = self._open.pop(codec.own_number(frame.id), None)
+        number = codec.own_number(frame.id)
+        call = self._open.pop(number, None)
         if call is None:
-            self.stray_count += 1
+            self._stray(frame, number)
             return
-        if self._waiting:
-            self._admit()
-        call.on_done(frame)
+        self._leave(call)
+        size = 0 if isinstance(frame, Failure) else len(frame.result)
+        crowded = call.who is not None and self.room.lacks(size)
+        call.on_done(unkept(size) if crowded else frame)
+
+    def _stray(self, said: Result | Failure | Notification, number: int) -> None:
+        self.stray_count += 1
+        if number not in self._given_up:
+            self._hearer.on_noise(said, UNASKED)
 
     def _progressed(self, params: bytes | None) -> None:
         if params is None or params[:1] != b"{":
-            self.stray_count += 1
+            self._stray(Notification(PROGRESS, params), -1)
             return
         token = members.members(params).get(meta.PROGRESS_TOKEN)
         self._reported(codec.own_number(None if token is None else bytes(token)), params)
@@ -370,29 +359,39 @@ class Connection:
     def _reported(self, token: int, params: bytes) -> None:
         call = self._open.get(token) or self._heard.get(token)
         if call is None or call.on_progress is None:
-            self.stray_count += 1
+            self._stray(Notification(PROGRESS, params), token)
             return
         call.on_progress((params,))
 
-    def _spoiled(self, id: bytes | None, raw: bytes, words: str) -> None:
+    def _spoiled(self, id: bytes | None, raw: bytes, why: Lost) -> None:
         """A line that is no frame: noise, unless it was meant as someone's answer."""
         call = self._open.pop(codec.own_number(id), None)
         if call is None:
             self.noise_count += 1
             self.first_noise = self.first_noise or raw[:NOISE_BYTES_MAX]
+            self._hearer.on_noise(raw[:NOISE_BYTES_MAX], why.reason)
             return
-        self._admit()
-        call.on_done(Lost(words, Situation.MISBEHAVED))
+        self._leave(call)
+        call.on_done(why)
 
-    def _admit(self) -> None:
-        """Give a free place to the call that has waited longest."""
-        while self._waiting and len(self._open) < OPEN_CALLS_MAX:
-            number, call = next(iter(self._waiting.items()))
-            del self._waiting[number]
-            self._open[number] = call
-            frame, call.frame = call.frame, None
-            if frame is not None:
-                self._channel.send(frame, call)
+    def _leave(self, call: Call) -> None:
+        """A call that was open is over: its place is free."""
+        if call.who is not None:
+            self.places.taken -= 1
+            self.places.admit()
+
+    def go(self, call: Call) -> None:
+        """A call has got the place that it waited for."""
+        self._waiting.pop(call.number, None)
+        self._open[call.number] = call
+        frame, call.frame, call.admitted = call.frame, None, self.clock()
+        if frame is not None:
+            self._channel.send(frame, call)
+
+    def turn_away(self, call: Call, why: Lost) -> None:
+        """A call waits no longer, and has not been sent."""
+        self._waiting.pop(call.number, None)
+        call.on_done(why)
 
 
 def bounds_for(bytes_max: int) -> codec.Bounds:

@@ -24,13 +24,17 @@ from anyport.protocol.revision import (
     find_revision,
 )
 from anyport.protocol.task import offers_tasks
-from anyport.upstream.connection import Answer, Connection, Lost, Peer
+from anyport.protocol.timeouts import Timeout
+from anyport.upstream.asking import awaited
+from anyport.upstream.call import Answer, Lost
+from anyport.upstream.connection import Connection
+from anyport.upstream.peer import Peer
 from anyport.wire import members
 from anyport.wire.frame import Failure, Result
 
 PROBE_SECONDS_MAX: Final = 2.0
-"""How long `server/discover` may go unanswered before `initialize` is sent as well. Short: to a
-server that is only slow the second question does no harm."""
+"""How long `server/discover` may go unanswered before `initialize` is sent as well, and then how
+long a slow modern server has to say what it made of that."""
 START_SECONDS_MAX: Final = 60.0
 """From spawn to ready; package launchers download on their first start."""
 
@@ -38,9 +42,18 @@ START_SECONDS_MAX: Final = 60.0
 class HandshakeFailed(Exception):
     """A server cannot be used; the text says why."""
 
+    def __init__(self, words: str, timeout: Timeout | None = None) -> None:
+        super().__init__(words)
+        self.timeout = timeout
+        """Which time was over, if it is that."""
+
 
 class Died(HandshakeFailed):
     """The server was gone before it had answered."""
+
+
+class Misled(HandshakeFailed):
+    """A slow server is a modern one, but took the second question for the one that counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +74,7 @@ async def shake_hands(connection: Connection, introduction: Introduction) -> Pee
 
     Raises:
         Died: the server went away first.
+        Misled: a fresh process has to be asked for the newer era alone.
         HandshakeFailed: it speaks nothing we know, or not in time.
     """
     pinned = find_revision(introduction.protocol)
@@ -75,7 +89,7 @@ async def shake_hands(connection: Connection, introduction: Introduction) -> Pee
                 peer = await _probe(connection, introduction)
     except TimeoutError:
         words = f"it did not answer the handshake within {START_SECONDS_MAX:g} s"
-        raise HandshakeFailed(words) from None
+        raise HandshakeFailed(words, Timeout.HANDSHAKE) from None
     connection.peer = peer
     if peer.revision.era is Era.LEGACY:
         connection.notify("notifications/initialized", None)
@@ -85,8 +99,9 @@ async def shake_hands(connection: Connection, introduction: Introduction) -> Pee
 async def _probe(connection: Connection, introduction: Introduction) -> Peer:
     """Modern if it answers as a modern server, else legacy.
 
-    After a silence `initialize` follows on the same pipe. A slow starter answers both in turn; a
-    server that the probe has broken dies of it, and then gets a fresh process.
+    After a silence `initialize` follows on the same pipe. A slow starter answers both in turn, and
+    must have refused the second if it is to be modern: some open a session all the same. A server
+    that the probe has broken dies of it. Both then get a fresh process.
     """
     discovery = ask(connection, "server/discover", envelope(introduction, NEWEST_MODERN))
     await asyncio.wait({discovery}, timeout=PROBE_SECONDS_MAX)
@@ -100,10 +115,18 @@ async def _probe(connection: Connection, introduction: Introduction) -> Peer:
             raise Died(answer.reason)
         peer = _modern_peer(answer, introduction)
         if peer is not None:
+            if handshake is not None:
+                await _see_refused(handshake)
             return peer
-    return _agreed(
-        await (handshake or _begin(connection, introduction, NEWEST_LEGACY)), introduction
-    )
+    answer = await (handshake or _begin(connection, introduction, NEWEST_LEGACY))
+    discovery.cancel()  # Some never answer it, and would seem to be at work for ever.
+    return _agreed(answer, introduction)
+
+
+async def _see_refused(handshake: "asyncio.Future[Answer]") -> None:
+    await asyncio.wait({handshake}, timeout=PROBE_SECONDS_MAX)
+    if handshake.done() and isinstance(handshake.result(), Result):
+        raise Misled("it speaks the newer era, and opened a session of the older one")
 
 
 async def _discover(connection: Connection, introduction: Introduction, revision: Revision) -> Peer:
@@ -243,17 +266,20 @@ def envelope(introduction: Introduction, revision: Revision) -> bytes:
 
 
 def ask(connection: Connection, method: str, params: bytes | None) -> "asyncio.Future[Answer]":
-    """A request as a future, for the few places that wait."""
-    future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-
-    def done(answer: Answer) -> None:
-        if not future.done():
-            future.set_result(answer)
-
-    sent = connection.call(method, params, done)
+    """A request as a future: a handshake may have two open at a time."""
+    answered, settle = awaited(connection, method, params)
+    sent = connection.call(method, params, settle)
     if isinstance(sent, Lost):
-        done(sent)
-    return future
+        settle(sent)
+        return answered
+    call = sent
+
+    def over(done: "asyncio.Future[Answer]") -> None:
+        if done.cancelled():
+            connection.cancel(call, None)
+
+    answered.add_done_callback(over)
+    return answered
 
 
 def error_words(error: bytes) -> str:

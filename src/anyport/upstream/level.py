@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from anyport.protocol.legacy_front import LOG_LEVELS
 from anyport.protocol.revision import Era
-from anyport.upstream.connection import Connection, Lost
+from anyport.upstream.call import Lost
+from anyport.upstream.connection import Connection
 from anyport.wire import members
 
 

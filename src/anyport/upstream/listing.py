@@ -8,7 +8,6 @@ is not decided here.
 
 import asyncio
 from collections.abc import Mapping, Set
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -19,10 +18,20 @@ from anyport.protocol.extension import TASKS
 from anyport.protocol.method import LISTS, METHODS, Kind
 from anyport.protocol.revision import Era
 from anyport.routing.offers import Gathering, Listing, Offer, read_page, widened
+from anyport.upstream.asking import ask
 from anyport.upstream.backoff import Backoff
-from anyport.upstream.connection import Answer, Connection, Lost, Peer
+from anyport.upstream.call import Answer, Lost
+from anyport.upstream.connection import Connection
+from anyport.upstream.peer import Peer
+from anyport.upstream.sign import Again, Sign
 from anyport.wire import members
 from anyport.wire.frame import METHOD_NOT_FOUND, Failure, Result
+
+ATTEMPTS_MAX: Final = 2
+"""To read one page, of a server that got to see the first."""
+AGAIN_SECONDS: Final = 0.05
+AGAIN_SECONDS_MAX: Final = 1.0
+"""Between two of them: each time twice as long, up to this."""
 
 _CAPABILITY: Final[Mapping[Kind, str]] = {
     Kind.TOOLS: "tools",
@@ -45,6 +54,12 @@ class Reader:
     def complete(self) -> bool:
         """Whether it is known what a client sees whom the server may ask."""
         return bool(self._wider)
+
+    def recall(self, known: Mapping[Kind, Listing]) -> None:
+        """Take what some clients saw in an earlier life of the gateway."""
+        for kind, listing in known.items():
+            if any(offer.asks for offer in listing.offers):
+                self._wider[kind] = listing.offers
 
     def delay(self, chance: float) -> float:
         """Seconds until what could not be read is worth another try; `chance` is from 0 to 1."""
@@ -70,6 +85,8 @@ class Reader:
                         listings.setdefault(kind, Listing())
                     elif isinstance(listing, Listing):
                         listings[kind] = listing
+                    elif listing.sign is Sign.UNREACHED or listing.situation is Situation.BUSY:
+                        complaint = f"its {kind.value} could not be asked for: {listing.reason}"
                     elif listing.situation is not Situation.NOT_RUNNING:
                         complaint = f"asked for its {kind.value}, it {listing.reason}"
         except TimeoutError:
@@ -128,7 +145,7 @@ async def read_list(
     cursor: bytes | None = None
     while True:
         params = b"{}" if cursor is None else members.join([("cursor", cursor)])
-        answer = await _ask(connection, LISTS[kind], peer.back.own_params(params))
+        answer = await _asked(connection, LISTS[kind], peer.back.own_params(params))
         match answer:
             case Lost():
                 return answer
@@ -144,19 +161,19 @@ async def read_list(
                     return gathering.listing()
 
 
-async def _ask(connection: Connection, method: str, params: bytes) -> Answer:
-    """A request that is given up when nobody waits for its answer any more."""
-    answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-    call = connection.call(method, params, partial(_settle, answered))
-    if isinstance(call, Lost):
-        return call
-    try:
-        return await answered
-    except asyncio.CancelledError:
-        connection.cancel(call, None)
-        raise
+async def _asked(connection: Connection, method: str, params: bytes) -> Answer:
+    """The answer to a question that may be asked twice: nothing changes by it.
 
-
-def _settle(answered: asyncio.Future[Answer], answer: Answer) -> None:
-    if not answered.done():
-        answered.set_result(answer)
+    A server that cannot be reached is asked until it can, or its guard gives the connection up.
+    """
+    attempts, pause = 0, AGAIN_SECONDS
+    while True:
+        connection.own_requests += 1
+        answer = await ask(connection, method, params)
+        attempts += 1
+        if not isinstance(answer, Lost) or answer.again is Again.NEVER or not connection.usable:
+            return answer
+        if attempts >= ATTEMPTS_MAX and answer.sign is not Sign.UNREACHED:
+            return answer
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, AGAIN_SECONDS_MAX)

@@ -5,7 +5,7 @@ to see one that is too old to be shown. Nothing is read because time goes by: "C
 treat TTL as a polling interval" (server/utilities/caching). How a list is read is known elsewhere.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -51,6 +51,8 @@ class Lists:
 
     def __init__(self, config: ServerConfig, readings: Readings) -> None:
         self.known: dict[Kind, Listing] = {}
+        self.complete = False
+        """Whether it is known what a client sees whom the server may ask."""
         self._readings = readings
         self._reader = Reader(config)
         self._stale: set[Kind] = set()
@@ -66,10 +68,11 @@ class Lists:
         self._refreshed: list[Callable[[], None]] = []
         """Who waits for the tools to be read again."""
 
-    @property
-    def complete(self) -> bool:
-        """Whether it is known what a client sees whom the server may ask."""
-        return self._reader.complete
+    def recall(self, known: Mapping[Kind, Listing], *, complete: bool) -> None:
+        """Take what was listed in an earlier life of the gateway."""
+        self.known.update(known)
+        self.complete = complete
+        self._reader.recall(known)
 
     def read_all(self) -> None:
         """Read every list: it is another process, or another session, from now on."""
@@ -147,6 +150,7 @@ class Lists:
         before, began, warning = dict(self.known), time.clock(), None
         if lines.main is not None and lines.main.peer is not None:
             warning = await self._reader.renew(self.known, kinds, lines.main, lines.asking)
+            self.complete = self.complete or self._reader.complete
             if warning is not None:
                 delay = self._reader.delay(time.chance())
                 time.later(delay, partial(self.mark_stale, tuple(kinds)))

@@ -2,14 +2,24 @@
 
 import os
 from dataclasses import replace
+from functools import partial
 
 from anyport.config.schema import ServerConfig
+from anyport.protocol.timeouts import Timeout
 from anyport.record.stderr import StderrRing
 from anyport.record.text import printable
 from anyport.upstream.connection import Connection, bounds_for
-from anyport.upstream.handshake import Died, HandshakeFailed, Introduction, shake_hands
+from anyport.upstream.handshake import (
+    Died,
+    HandshakeFailed,
+    Introduction,
+    Misled,
+    shake_hands,
+)
+from anyport.upstream.parting import Parting, numbers
 from anyport.upstream.pipe import Listener, Pipe
 from anyport.upstream.process import Child, Command, Exit, SpawnFailed
+from anyport.upstream.queue import places_of
 from anyport.upstream.road import Learned, Surroundings, Traveller
 
 
@@ -39,33 +49,47 @@ class Local:
         self._stopped: str | None = None
 
     async def open(self) -> Connection:
-        """A connection to a fresh process; a second one for a server that dies of the probe.
+        """A connection to a fresh process; a second one for a server that the probe breaks.
 
         A server that dies of everything costs one process a life, not two: it is started
-        gently until it works again. One that then wants no handshake is probed after all.
+        gently until it works again. What an earlier life taught and is no longer so is forgotten.
         """
-        introduction, learned = self._introduction, self._learned
-        automatic = introduction.protocol == "auto"
-        gentle = automatic and (learned.dies_of_probe or self._dies_of_all)
+        learned, tried = self._learned, self._first_try()
+        known = tried != self._introduction.protocol
         connection = await self._spawn()
         try:
-            await shake_hands(connection, _legacy(introduction) if gentle else introduction)
+            await shake_hands(connection, replace(self._introduction, protocol=tried))
         except Died:
-            if gentle or not automatic or self._stopped is not None:
+            if tried != "auto" or self._stopped is not None:
                 raise
-            self._dies_of_all = True
+            self._dies_of_all, then = True, "legacy"
+        except Misled:
+            if self._stopped is not None:
+                raise
+            then = "modern"
         except HandshakeFailed:
-            if not gentle:
+            if not known:
                 raise
-            learned.dies_of_probe = self._dies_of_all = False
+            then = "auto"
         else:
             self._dies_of_all = False
             return connection
         await self.clear()
         connection = await self._spawn()
-        await shake_hands(connection, introduction if gentle else _legacy(introduction))
-        learned.dies_of_probe, self._dies_of_all = not gentle, False
+        if known:
+            learned.dies_of_probe = learned.is_misled = self._dies_of_all = False
+        await shake_hands(connection, replace(self._introduction, protocol=then))
+        learned.dies_of_probe, learned.is_misled = then == "legacy", then == "modern"
+        self._dies_of_all = False
         return connection
+
+    def _first_try(self) -> str:
+        """The era in which a fresh process is spoken to first."""
+        if self._introduction.protocol != "auto":
+            return self._introduction.protocol
+        if self._learned.dies_of_probe or self._dies_of_all:
+            return "legacy"
+        return "modern" if self._learned.is_misled else "auto"
 
     async def clear(self) -> None:
         """Stop the process and close its pipes."""
@@ -76,6 +100,12 @@ class Local:
         await child.stop()
         child.close()
         self.child = self._pipe = None
+
+    async def rest(self, reason: str) -> None:
+        """Ask the process to go, as at the end of everything."""
+        if self._pipe is not None:
+            self._pipe.end(reason)
+        await self.clear()
 
     async def stop(self, reason: str) -> None:
         """End the server for good: ask, then terminate, then kill."""
@@ -115,11 +145,14 @@ class Local:
         listener = Listener(
             on_line=lambda raw: connection.receive(raw),
             on_stderr=lambda chunk: self._traveller.on_stderr(self.stderr.feed(chunk)),
-            on_end=lambda reason: self._end(connection, reason),
+            on_end=lambda reason: self._end(connection, pipe, reason),
         )
-        self._pipe = pipe = Pipe(child, listener, bounds.bytes_max)
-        connection = Connection(pipe, self._traveller.hearer(lambda: connection), bounds)
+        self._pipe = pipe = Pipe(child, listener, bounds.bytes_max, self._world.room)
+        hearer = self._traveller.hearer(lambda: connection)
+        connection = Connection(pipe, hearer, bounds, record=self._world.record)
+        connection.places, connection.room = places_of(self._config), self._world.room
         self.line = connection
+        child.on_killed = partial(self._world.timed_out, Timeout.KILL)
         child.on_exit = lambda how: self._exited(pipe, how)
         if self._stopped is not None:  # It was asked to stop before there was anything to stop.
             pipe.end(self._stopped)
@@ -131,13 +164,12 @@ class Local:
         last = self.stderr.last_line
         pipe.end(f"{how}" if last is None else f"{how}; its last words on stderr: {last}")
 
-    def _end(self, connection: Connection, reason: str) -> None:
+    def _end(self, connection: Connection, pipe: Pipe, reason: str) -> None:
+        wanted = self._stopped is not None or connection.over is not None
         self._traveller.on_over(connection, reason)
-        connection.end(reason)
-
-
-def _legacy(introduction: Introduction) -> Introduction:
-    return replace(introduction, protocol="legacy")
+        unwritten = numbers(pipe.unwritten)
+        pipe.unwritten.clear()  # It may be much, and some hold on to the pipe.
+        connection.end(reason, Parting(wanted=wanted, unwritten=unwritten))
 
 
 def _own_folder() -> str:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from anyport.protocol.method import Kind
 from anyport.upstream.connection import Connection
+from anyport.upstream.hearer import Noise
 from anyport.wire.frame import Notification, Request
 
 if TYPE_CHECKING:  # Each of the two names the other.
-    from anyport.upstream.server import LeaseKey, Server
+    from anyport.upstream.key import LeaseKey
+    from anyport.upstream.server import Server
 
 
 class Owner(Protocol):
@@ -28,6 +30,21 @@ class Owner(Protocol):
     def stopped(self, server: "Server") -> None:
         """A connection was closed because nobody needs it any more."""
 
+    def rested(self, server: "Server") -> None:
+        """A connection was closed because nobody uses it; it is opened again when somebody does."""
+
+    def relied_on(self, server: "Server", key: "LeaseKey", line: Connection | None) -> bool:
+        """Whether a client relies on what it has over a connection, though it asks nothing now.
+
+        Without a connection: on what it had when there was one.
+        """
+
+    def ejected(self, server: "Server", reason: str, failures: int, seconds: float) -> None:
+        """It gets no calls for a while: too many have failed in a row."""
+
+    def restored(self, server: "Server", seconds: float) -> None:
+        """It gets calls again, after so many seconds."""
+
     def asked(self, server: "Server", key: "LeaseKey", line: Connection, request: Request) -> None:
         """It asks something."""
 
@@ -38,6 +55,9 @@ class Owner(Protocol):
 
     def lost(self, server: "Server", line: Connection) -> None:
         """A connection has ended."""
+
+    def garbled(self, server: "Server", said: Noise, words: str) -> None:
+        """It said something that is of no use."""
 
     def wrote(self, server: "Server", lines: list[str]) -> None:
         """It wrote to its stderr."""

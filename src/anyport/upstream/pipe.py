@@ -10,15 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from anyport.protocol.room import Held, Room
 from anyport.upstream.process import Child
 from anyport.wire.backlog import Backlog
-from anyport.wire.framing import LineSplitter, Overlong, lines
+from anyport.wire.framing import LineSplitter, Overlong, cut_short, lines
 
 READ_BYTES: Final = 256 * 1024
 """One read of one server; then the others have their turn."""
 
 UNSENT_BYTES_MAX: Final = 32 * 1024 * 1024
-"""What may wait for a server that does not read its stdin."""
+"""What may wait for a server that does not read its stdin; then it gets no more calls."""
+
+UNREAD_BYTES_MAX: Final = 2 * UNSENT_BYTES_MAX
+"""Answers to what it asks go on. One that asks and asks, and reads nothing, has lost its mind."""
 
 EXIT_SECONDS_MAX: Final = 0.5
 """A server that closed its stdin or stdout has this long to exit and tell with which code."""
@@ -43,15 +47,21 @@ class Listener:
 class Pipe:
     """stdin, stdout and stderr of one child."""
 
-    def __init__(self, child: Child, listener: Listener, bytes_max: int) -> None:
+    def __init__(
+        self, child: Child, listener: Listener, bytes_max: int, room: Room | None = None
+    ) -> None:
         self.child = child
         self._listener = listener
         self._splitter = LineSplitter(bytes_max)
+        self._held = Held(room or Room())
+        """What has come of a line that is not whole yet."""
         self._loop = asyncio.get_running_loop()
         self._said: list[bytes] = []
         """Frames of this turn of the loop."""
         self._said_bytes = 0
         self._unsent = Backlog()
+        self.unwritten: list[bytes] = []
+        """Lines of which the server cannot have read anything, once it has ended."""
         self._flushing = False
         self._ended = False
         self._loop.add_reader(child.stdout, self._read)
@@ -68,6 +78,9 @@ class Pipe:
             return
         self._said.append(frame)
         self._said_bytes += len(frame)
+        if self._said_bytes + self._unsent.size > UNREAD_BYTES_MAX:
+            self.end(f"it has not read the last {UNREAD_BYTES_MAX} bytes that it was sent")
+            return
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
@@ -85,8 +98,10 @@ class Pipe:
         self._loop.remove_reader(self.child.stderr)
         if self.child.stdin >= 0:
             self._loop.remove_writer(self.child.stdin)
+        self._held.let_go()
+        self._put_away()
+        self.unwritten += self._said
         self._said.clear()
-        self._unsent.clear()
         self._listener.on_end(reason)
 
     def drain(self) -> None:
@@ -132,7 +147,11 @@ class Pipe:
             take(portion)
 
     def _hand_over(self, portion: bytes) -> None:
-        self._tell(self._splitter.feed(portion))
+        found = self._splitter.feed(portion)
+        if self._splitter.pending or self._held.size:
+            # Before the lines are looked at: what is whole is held by whoever takes it.
+            self._held.weigh(self._splitter)
+        self._tell(found)
 
     def _tell(self, lines: list[bytes | Overlong]) -> None:
         for whole in lines:
@@ -140,6 +159,8 @@ class Pipe:
                 return
             try:
                 self._listener.on_line(whole)
+            except MemoryError:
+                self._listener.on_line(cut_short(whole))
             except Exception as error:  # noqa: BLE001 - it must not cost the lines after it
                 context = {"message": "A server's line was not taken", "exception": error}
                 self._loop.call_exception_handler(context)
@@ -158,11 +179,17 @@ class Pipe:
         except BlockingIOError:
             pass
         except OSError:
-            self._unsent.clear()
+            self._put_away()
             self._loop.call_later(EXIT_SECONDS_MAX, self.end, "it closed its stdin")
         if self._unsent.size:
             self._flushing = True
             self._loop.add_writer(self.child.stdin, self._resume)
+
+    def _put_away(self) -> None:
+        """Nobody takes what is left; of its first line, something may have been taken before."""
+        rest, begun = self._unsent.rest()
+        self.unwritten += rest.split(b"\n")[begun:]
+        self._unsent.clear()
 
     def _resume(self) -> None:
         self._loop.remove_writer(self.child.stdin)

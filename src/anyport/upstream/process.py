@@ -9,7 +9,6 @@ control sockets, and at that each keeper kills its server's whole tree.
 
 import asyncio
 import contextlib
-import errno
 import fcntl
 import os
 import signal
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from anyport.upstream import warden
+from anyport.upstream.unstarted import no_room, unstarted
 
 PIPE_BYTES: Final = 256 * 1024
 """Large frames cross in few wake-ups. Not more: Linux grants a user 64 MiB of pipes in all, and
@@ -31,6 +31,12 @@ SPAWNS_AT_ONCE_MAX: Final = 32
 
 SPAWN_SECONDS_MAX: Final = 10.0
 """From request to exec takes milliseconds; only a hanging file system takes longer."""
+
+GRACE_SECONDS_MAX: Final = 2.0
+"""A server whose input was closed has this long to go by itself."""
+
+TERMINATE_SECONDS_MAX: Final = 2.0
+"""And this long after SIGTERM; then it is killed."""
 
 LOST_SECONDS_MAX: Final = warden.KEEPERS_SECONDS_MAX + warden.KILL_SECONDS_MAX + 1.0
 """A keeper or warden that still has not gone is stopped or stuck itself."""
@@ -83,6 +89,8 @@ class Child:
         self.stdin, self.stdout, self.stderr = ends.stdin, ends.stdout, ends.stderr
         self.exited: Exit | None = None
         """Set when the server has exited; the rest of its tree is killed right after that."""
+        self.on_killed: Callable[[], None] | None = None
+        """Called if it does not end when it is asked to."""
         self._on_exit: Callable[[Exit], None] | None = None
         self._control = ends.control
         self._heard = b""
@@ -129,7 +137,12 @@ class Child:
         assert self.exited is not None
         return self.exited
 
-    async def stop(self, *, grace_seconds: float = 2.0, terminate_seconds: float = 2.0) -> Exit:
+    async def stop(
+        self,
+        *,
+        grace_seconds: float = GRACE_SECONDS_MAX,
+        terminate_seconds: float = TERMINATE_SECONDS_MAX,
+    ) -> Exit:
         """Close stdin, then SIGTERM, then kill, and wait until the whole tree is gone.
 
         The first call sets the pace, and it is kept even if that caller is cancelled.
@@ -139,7 +152,7 @@ class Child:
             kill_after = grace_seconds + terminate_seconds
             self._timers = [
                 self._loop.call_later(grace_seconds, self.terminate),
-                self._loop.call_later(kill_after, self.kill),
+                self._loop.call_later(kill_after, self._lose_patience),
                 self._loop.call_later(kill_after + LOST_SECONDS_MAX, self._depart),
             ]
         await self._gone.wait()
@@ -152,6 +165,11 @@ class Child:
             if fd >= 0:
                 os.close(fd)
         self.stdout = self.stderr = -1
+
+    def _lose_patience(self) -> None:
+        if self.exited is None and self.on_killed is not None:
+            self.on_killed()
+        self.kill()
 
     def _hear(self) -> None:
         try:
@@ -217,7 +235,7 @@ class Warden:
             try:
                 ends = self._hand_over()
             except OSError as error:
-                raise SpawnFailed(_no_room(error.errno)) from error
+                raise SpawnFailed(no_room(error.errno)) from error
             try:
                 async with asyncio.timeout(SPAWN_SECONDS_MAX):
                     pid = await _send_order(ends.control, order, command)
@@ -366,34 +384,6 @@ async def _send_order(control: socket.socket, order: bytes, command: Command) ->
         case ["started", pid]:
             return int(pid)
         case ["failed", stage, number]:
-            raise SpawnFailed(_reason(stage, int(number), command))
+            raise SpawnFailed(unstarted(stage, int(number), command.argv[0], command.cwd))
         case _:
             raise SpawnFailed("the process that keeps servers was killed; try again")
-
-
-def _reason(stage: str, number: int, command: Command) -> str:
-    if stage == "fork":
-        return _no_room(number)
-    name = command.argv[0]
-    if (stage, number) == ("command", errno.ENOENT) and "/" in name:
-        return f"command '{name}' does not exist"
-    sentence = _REASONS.get((stage, number)) or _REASONS[stage, None]
-    return sentence.format(name=name, cwd=command.cwd, cause=os.strerror(number))
-
-
-_REASONS: Final = {
-    ("prepare", None): "its process could not be prepared: {cause}",
-    ("cwd", errno.ENOENT): "working directory '{cwd}' does not exist",
-    ("cwd", None): "working directory '{cwd}' cannot be used: {cause}",
-    ("command", errno.ENOENT): "command '{name}' was not found on its PATH",
-    ("command", errno.EACCES): "command '{name}' may not be executed: permission denied",
-    ("command", errno.ENOEXEC): (
-        "command '{name}' is no program for this system, or its interpreter is missing"
-    ),
-    ("command", errno.E2BIG): "its arguments and environment are longer than this system allows",
-    ("command", None): "command '{name}' could not be started: {cause}",
-}
-
-
-def _no_room(number: int | None) -> str:
-    return f"this machine has no room for another process: {os.strerror(number or 0)}"

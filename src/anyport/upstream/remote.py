@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from anyport.config.schema import ServerConfig
-from anyport.upstream.connection import Connection, Lost, bounds_for
+from anyport.protocol.timeouts import Timeout
+from anyport.upstream.call import Lost
+from anyport.upstream.connection import Connection, bounds_for
 from anyport.upstream.handshake import HandshakeFailed, Introduction, ask, opening
 from anyport.upstream.http.channel import HttpChannel, Post
 from anyport.upstream.http.client import Client
@@ -15,6 +17,7 @@ from anyport.upstream.http.detect import Detection, Finding
 from anyport.upstream.http.inquiry import inquire
 from anyport.upstream.http.modern import ModernChannel
 from anyport.upstream.http.outgoing import Outgoing
+from anyport.upstream.http.patience import patience_of
 from anyport.upstream.http.place import BadUrl, Place, proxy_from_environment
 from anyport.upstream.http.session import (
     HANDSHAKE_SECONDS_MAX,
@@ -23,6 +26,8 @@ from anyport.upstream.http.session import (
     SessionChannel,
 )
 from anyport.upstream.http.sse import EventsChannel
+from anyport.upstream.parting import STOPPED
+from anyport.upstream.queue import places_of
 from anyport.upstream.road import Learned, Surroundings, Traveller, Way
 
 LEGACY_VERDICT_SECONDS: Final = 3600.0
@@ -44,7 +49,7 @@ class Opened:
 
     def end(self, reason: str) -> None:
         """Close everything; calls still open get to know."""
-        self.connection.end(reason)
+        self.connection.end(reason, STOPPED)
         self.client.close()
 
 
@@ -85,16 +90,20 @@ class Remote:
         """A connection in whatever the server speaks."""
         bounds = bounds_for(self._config.message_bytes_max)
         place = self._place()
-        self._client = client = Client(place, bounds.bytes_max)
+        patience = patience_of(self._config, self._world.chance, self._world.timed_out)
+        self._client = client = Client(place, bounds.bytes_max, self._world.room, patience)
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS_MAX):
                 opened = await self._shake_hands(client, place)
         except (HandshakeFailed, TimeoutError) as error:
             client.close()
             self._learned.way = None
+            if self._stopped is not None:
+                raise HandshakeFailed(self._stopped) from None
+            if isinstance(error, HandshakeFailed):
+                raise
             words = f"it did not answer the handshake within {HANDSHAKE_SECONDS_MAX:g} s"
-            reason = str(error) if isinstance(error, HandshakeFailed) else words
-            raise HandshakeFailed(self._stopped or reason) from None
+            raise HandshakeFailed(words, Timeout.HANDSHAKE) from None
         finally:
             self._client = None
         if self._stopped is not None:  # It was asked to stop before there was anything to stop.
@@ -114,19 +123,23 @@ class Remote:
         else:
             opened.end(opened.connection.over or "it is no longer used")
 
+    async def rest(self, reason: str) -> None:
+        """Tell the server that its session is over, and close the connection."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            self._traveller.on_over(opened.connection, reason)
+            opened.connection.end(reason, STOPPED)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FAREWELL_SECONDS_MAX):
+                    await opened.channel.close()
+            opened.client.close()
+
     async def stop(self, reason: str) -> None:
         """End everything for good; the server is told that its session is over."""
         self._stopped = reason
         if self._client is not None:
             self._client.close()
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            self._traveller.on_over(opened.connection, reason)
-            opened.connection.end(reason)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(FAREWELL_SECONDS_MAX):
-                    await opened.channel.close()
-            opened.client.close()
+        await self.rest(reason)
         for retired in self._retired:
             retired.end(reason)
         self._retired.clear()
@@ -159,7 +172,8 @@ class Remote:
 
     async def _shake_hands(self, client: Client, place: Place) -> Opened:
         outgoing = Outgoing(place, self._config.headers)
-        detection = Detection(client, outgoing, self._introduction, self._config.transport)
+        transport, record = self._config.transport, self._world.record
+        detection = Detection(client, outgoing, self._introduction, transport, record)
         known = self._known_way()
         finding = await detection.run(known)
         if finding.place is not place:
@@ -211,11 +225,11 @@ class Remote:
             if not finding.refusal:
                 raise
             words = f"it {finding.refusal}; asked for HTTP+SSE instead: {error}"
-            raise HandshakeFailed(words) from None
+            raise HandshakeFailed(words, error.timeout) from None
         params = opening(greeting.introduction, greeting.revision)
         answer = await ask(connection, "initialize", params)
         if isinstance(answer, Lost):
-            raise HandshakeFailed(answer.reason)
+            raise HandshakeFailed(answer.reason, answer.timeout)
         connection.peer = greeting.peer(answer)
         await self._initialized(client, outgoing.place, channel.head)
         return opened
@@ -224,12 +238,15 @@ class Remote:
         """Requests must not overtake this: a server may refuse those that come before it."""
         reply = await inquire(client, place, head, INITIALIZED)
         if reply.trouble is not None:
-            raise HandshakeFailed(reply.trouble.words)
+            raise HandshakeFailed(reply.trouble.words, reply.trouble.timeout)
 
     def _connected(self, channel: HttpChannel, numbers_used: int) -> Opened:
         bounds = bounds_for(self._config.message_bytes_max)
         hearer = self._traveller.hearer(lambda: connection)
-        connection = Connection(channel, hearer, bounds, Post, numbers_used)
+        record = self._world.record
+        connection = Connection(channel, hearer, bounds, Post, numbers_used, record)
+        connection.places = self._world.places or places_of(self._config)
+        connection.room = self._world.room
         channel.connection = connection
         self.line = connection
         return Opened(connection=connection, channel=channel, client=channel.client)

@@ -10,8 +10,14 @@ from enum import Enum
 from typing import Protocol
 
 from anyport.protocol.headers import NO_ANNOTATIONS, Annotations
-from anyport.upstream.connection import Connection, Hearer
+from anyport.protocol.room import Room
+from anyport.protocol.timeouts import Timeout
+from anyport.upstream.call import Call
+from anyport.upstream.connection import Connection
+from anyport.upstream.hearer import Hearer
+from anyport.upstream.own import Record
 from anyport.upstream.process import Child, Warden
+from anyport.upstream.queue import Places
 
 
 class Way(Enum):
@@ -33,6 +39,8 @@ class Learned:
 
     dies_of_probe: bool = False
     """`server/discover` kills it: it is spoken to as a legacy server at once."""
+    is_misled: bool = False
+    """It starts slowly, and `initialize` makes a legacy server of it: it is not sent that."""
     way: Way | None = None
     way_since: float = 0.0
 
@@ -47,6 +55,13 @@ class Surroundings:
     redact: Callable[[str], str]
     clock: Callable[[], float]
     chance: Callable[[], float]
+    record: Record = field(default_factory=Record)
+    room: Room = field(default_factory=Room)
+    """For large messages, whosever they are."""
+    timed_out: Callable[[Timeout], None] = lambda _: None
+    """Told of everything about a server that took too long."""
+    places: Places[Call] | None = None
+    """Of a server that is the same one behind all its connections; a process has its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +116,9 @@ class Road(Protocol):
 
     async def clear(self) -> None:
         """Put away what is left of a life that is over."""
+
+    async def rest(self, reason: str) -> None:
+        """End a life in good order: nobody needs it now, and another may follow."""
 
     async def stop(self, reason: str) -> None:
         """End everything for good; an `open` under way fails."""

@@ -4,68 +4,44 @@ Holds the last known lists whatever happens to the process, so that a server tha
 shows what it would offer. Decides nothing about clients; tells its `Owner` what it hears.
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from anyport.config.schema import ServerConfig
 from anyport.protocol.headers import NO_ANNOTATIONS, Annotations
 from anyport.protocol.method import CHANGES, Kind
-from anyport.protocol.principal import Principal
 from anyport.protocol.revision import Era
-from anyport.upstream.connection import Connection, Hearer, Peer
+from anyport.protocol.timeouts import Timeout
+from anyport.upstream.breaker import Breaker
+from anyport.upstream.call import Call
+from anyport.upstream.connection import Connection
+from anyport.upstream.guard import Guard, Ward
 from anyport.upstream.handshake import Introduction
+from anyport.upstream.hearer import Hearer
+from anyport.upstream.key import LeaseKey
 from anyport.upstream.listing import tells_changes
 from anyport.upstream.lists import Lines, Lists, Readings
+from anyport.upstream.needs import Needs
 from anyport.upstream.owner import Owner
-from anyport.upstream.road import Catalogue, Learned, Surroundings
-from anyport.upstream.shelf import Shelf
+from anyport.upstream.peer import Peer
+from anyport.upstream.pool import Pool
+from anyport.upstream.queue import Places, places_of
+from anyport.upstream.road import Catalogue, Learned
+from anyport.upstream.setting import Setting
 from anyport.upstream.tender import Ready, State, Tender, Watcher
-from anyport.upstream.watch import ACKNOWLEDGED, Ticking, Watch
+from anyport.upstream.watch import ACKNOWLEDGED, Ticking
+from anyport.upstream.watches import Watches
 from anyport.wire import members
 from anyport.wire.frame import Notification
 
 UPDATED: Final = "notifications/resources/updated"
+UNUSED_FOR: Final = "nobody has used it for {:g} s; it is started on the next use"
 
 _CHANGED: Final[Mapping[str, tuple[Kind, ...]]] = {
     method: tuple(kind for kind in Kind if CHANGES[kind] == method) for method in CHANGES.values()
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseKey:
-    """Which callers may share a connection."""
-
-    owner: str = ""
-    """The session that has the connection to itself; empty for one that is shared."""
-    capabilities: bytes = b"{}"
-    """What a legacy server may ask over it."""
-    interactive: bool = False
-    """Whether it may ask anything."""
-    principal: Principal | None = None
-    """Whose calls have it to themselves, one at a time."""
-
-
-SHARED: Final = LeaseKey()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What all servers of a gateway share."""
-
-    surroundings: Callable[[ServerConfig], Surroundings]
-    spawn: Callable[[Coroutine[Any, Any, None], str], None]
-    """Runs a task that someone waits for."""
-    later: Callable[[float, Callable[[], None]], object]
-    """Runs something after some seconds."""
-    client_info: bytes
-    clock: Callable[[], float]
-    sole: bool = True
-    """There is one client: what it opens first serves for everything."""
-    shelf: Shelf = field(default_factory=Shelf)
-    """What servers allow to be said again."""
 
 
 class Server:
@@ -85,20 +61,22 @@ class Server:
         self.warning: str | None = None
         self.last_error: str | None = self.obstacle
         """Why it is or was down."""
-        self.tenders: dict[LeaseKey, Tender] = {}
-        self._leaving: set[Tender] = set()
         self._setting = setting
         self._owner = owner
-        self._watches: dict[LeaseKey, Watch | None] = {}
-        self._trials: set[LeaseKey] = set()
-        """Connections on which a modern server is asked for a handshake."""
-        self._may_shake_hands = False
-        """It is modern, and has not refused one."""
+        self._places: Places[Call] = places_of(config)
+        self._pool = Pool(self, setting, lambda: owner.stopped(self))
+        self.tenders = self._pool.tenders
+        """Its connections, the first of them first."""
+        self._needs = Needs(config, self._pool, setting.clock, self._relied)
+        self._looking = False
+        """Whether somebody is going to look for connections that nobody uses."""
         self._time = Ticking(
             later=setting.later,
             clock=setting.clock,
             chance=lambda: setting.surroundings(config).chance(),
         )
+        self.guard = Guard(Breaker(enabled=config.breaker), self._ward(), self._time)
+        self._watches = Watches(self._time, self._missed)
         readings = Readings(
             lines=self._lines,
             spawn=lambda work: setting.spawn(work, f"list {self.slug}"),
@@ -129,7 +107,7 @@ class Server:
     @property
     def main(self) -> Tender | None:
         """The connection that was opened first, through which lists are read."""
-        return next(iter(self.tenders.values()), None)
+        return self._pool.main
 
     @property
     def state(self) -> State:
@@ -145,10 +123,15 @@ class Server:
             return self.obstacle
         return None if self.main.state is State.READY else self.main.reason
 
+    def timeout_of(self, reason: str) -> Timeout | None:
+        """Which time was over, where that is why a connection of it is not there."""
+        found = (each.timeout for each in self.tenders.values() if each.reason == reason)
+        return next(found, None)
+
     @property
     def peer(self) -> Peer | None:
         """What it said of itself, while it runs."""
-        return None if self.main is None else self.main.peer
+        return self._pool.peer
 
     @property
     def modern(self) -> bool:
@@ -156,13 +139,29 @@ class Server:
         return self.peer is not None and self.peer.revision.era is Era.MODERN
 
     @property
+    def up(self) -> bool:
+        """Whether it runs, or is to be running."""
+        return any(tender.state is not State.IDLE for tender in self.tenders.values())
+
+    @property
+    def asleep(self) -> bool:
+        """Whether it does not run, and is started when somebody uses it."""
+        return self.main is not None and self.main.asleep
+
+    @property
+    def open_calls(self) -> int:
+        """What it works on, save what it was asked for our own sake."""
+        return sum(line.open_calls - self._watches.calls(key) for key, line in self.connections())
+
+    @property
     def settled(self) -> bool:
         """Whether waiting longer would not change its lists."""
-        if self.late or self.obstacle is not None:
+        at_rest = self.state in (State.BROKEN, State.IDLE, State.STOPPED)
+        if self.late or self.obstacle is not None or at_rest:
             return True
-        if self.state in (State.BROKEN, State.STOPPED):
-            return True
-        return self.listed and not self._widening
+        # Of one that is started on first use, what was listed last is as good as any.
+        known = self.listed or (self._needs.lazy and bool(self.listings))
+        return known and not self._widening
 
     @property
     def _widening(self) -> bool:
@@ -175,86 +174,58 @@ class Server:
             if tender is not self.main
         )
 
-    def key_of(self, session: str) -> LeaseKey:
-        """The key of the connection that serves a session: its own where it has one."""
-        return next((key for key in self.tenders if key.owner == session), SHARED)
+    def prepare(self, key: LeaseKey) -> None:
+        """A client has come: start what it will need, save what waits until it is used."""
+        known = bool(self.listings) and (self.lists.complete or not key.interactive)
+        if self._needs.lazy and known:
+            self._pool.open_first(key)
+        elif key in self.tenders:
+            self.tenders[key].rouse()  # Nobody waits: those who do may need the room for it.
+        else:
+            self.lease(key, lambda _: None)
 
     def open(self, key: LeaseKey) -> Tender | None:
         """The tender of a key, started if there is none; None if it will not be tried."""
-        tender = self.tenders.get(key)
-        if tender is not None:
-            return tender
-        if self.obstacle is not None:
-            return None
-        if self.modern and not (key.interactive and self._may_shake_hands):
-            # Each of its requests says what it may ask: one connection serves everyone.
-            return self.main
-        return self._start(key, trial=self.modern)
+        return self._pool.open(key)
 
     def lease(self, key: LeaseKey, ready: Ready) -> None:
         """Hand over a connection for this key, or the reason why there is none."""
-        if key.owner and self.main is None and not self._setting.sole:
-            # What lists are read and resources followed through must outlive the session.
-            self.open(SHARED)
-        main = self.main
-        if main is not None and key not in self.tenders and main.state is State.STARTING:
-            # Whether it needs a connection of its own depends on the era.
-            main.when_ready(lambda _: self._lease(key, ready))
-        else:
-            self._lease(key, ready)
+        self._pool.lease(key, ready)
 
-    def _lease(self, key: LeaseKey, ready: Ready) -> None:
-        tender = self.open(key)
-        if tender is None:
-            ready(self.obstacle or "it is not configured")
-        elif key in self._trials:
-            tender.when_ready(partial(self._tried, ready))
-        else:
-            tender.when_ready(ready)
-
-    def lease_main(self, ready: Ready) -> None:
-        """Hand over the first connection, which everything that concerns all callers uses."""
-        if self.main is None:
-            ready(self.reason or "it has not been started")
-        else:
-            self.main.when_ready(ready)
-
-    def drop(self, owner: str) -> None:
-        """Close the connections that only this session used."""
-        for key in [key for key in self.tenders if owner and key.owner == owner]:
-            self._watches.pop(key, None)
-            self._dismiss(key)
-
-    async def stop(self) -> None:
-        """End every process, those that are leaving already included."""
-        tenders = [*self.tenders.values(), *self._leaving]
-        await asyncio.gather(*(tender.stop() for tender in tenders))
-
-    def _dismiss(self, key: LeaseKey) -> None:
-        tender = self.tenders.pop(key)
-        self._trials.discard(key)
-        self._leaving.add(tender)
-        self._setting.spawn(self._let_go(tender), f"stop {self.slug}")
-
-    async def _let_go(self, tender: Tender) -> None:
-        await tender.stop("the session it belonged to has ended")
-        self._leaving.discard(tender)
-        self._owner.stopped(self)
+    def key_of(self, session: str) -> LeaseKey:
+        """The key of the connection that serves a session: its own where it has one."""
+        return self._pool.key_of(session)
 
     def connections(self) -> list[tuple[LeaseKey, Connection]]:
         """Every connection that is ready."""
-        return [
-            (key, tender.connection)
-            for key, tender in self.tenders.items()
-            if tender.state is State.READY and tender.connection is not None
-        ]
+        return self._pool.connections()
+
+    def await_return(self, seconds: float) -> None:
+        """A client was asked for the server, and may come back within this time."""
+        self._needs.await_return(seconds)
+
+    def drop(self, owner: str) -> None:
+        """Close the connections that only this session used."""
+        self._pool.give_up(owner)
+        for key in [key for key in self.tenders if owner and key.owner == owner]:
+            self._watches.forget(key)
+            self._needs.forget(key)
+            self._pool.drop(key)
+
+    async def stop(self, reason: str = "the gateway is stopping") -> None:
+        """End every process, those that are leaving already included."""
+        await self._pool.stop(reason)
+
+    @property
+    def waiting_calls(self) -> int:
+        """How many calls wait for a place with it."""
+        return sum(line.waiting_calls for _, line in self.connections())
 
     def watch(
         self, uris: frozenset[str], tasks: frozenset[str], expect: Callable[[], Callable[[], None]]
     ) -> None:
         """Have a modern server tell when these resources and tasks change."""
-        for watch in filter(None, self._watches.values()):
-            watch.follow(uris, tasks, expect())
+        self._watches.follow(uris, tasks, expect)
 
     def mark_stale(self, kinds: tuple[Kind, ...]) -> None:
         """These lists may have changed: read them again, soon but not too often."""
@@ -262,9 +233,8 @@ class Server:
 
     def hears(self, kind: Kind) -> bool:
         """Whether it would tell us now that a list has changed."""
-        watch = next(filter(None, self._watches.values()), None)
         told = self.peer is not None and tells_changes(self.peer, kind)
-        return told and watch is not None and watch.hears(kind)
+        return told and self._watches.hears(kind)
 
     def annotations(self, tool: str) -> Annotations:
         """Which arguments of a tool are repeated in header fields."""
@@ -275,16 +245,8 @@ class Server:
         """Read the tools again, then call back."""
         self.lists.refresh_tools(then)
 
-    def _tried(self, ready: Ready, lease: Connection | str) -> None:
-        """A server that has no handshake serves this caller as it serves all others."""
-        self.lease_main(ready) if isinstance(lease, str) else ready(lease)
-
-    def _start(self, key: LeaseKey, *, trial: bool = False) -> Tender:
-        """A new connection. A trial asks a modern server for a handshake all the same.
-
-        Many speak both eras, and do not say so. What such a server asks of a legacy client while
-        it works on a call, it has no way to ask of a modern one.
-        """
+    def make(self, key: LeaseKey, *, trial: bool) -> Tender:
+        """A new connection; see `pool`."""
         introduction = Introduction(
             client_info=self._setting.client_info,
             capabilities=key.capabilities,
@@ -297,47 +259,67 @@ class Server:
             on_stderr=lambda lines: self._owner.wrote(self, lines) if lines else None,
             hearer=lambda connection: self._ear(key, connection),
             catalogue=Catalogue(annotations=self.annotations, refresh=self.refresh_tools),
+            needed=lambda: self._needs.is_needed(key, known=bool(self.listings)),
         )
-        surroundings = self._setting.surroundings(self.config)
+        surroundings = replace(self._setting.surroundings(self.config), places=self._places)
         learned = Learned() if trial else self.learned
-        tender = Tender(self.config, introduction, surroundings, watcher, learned)
-        self.tenders[key] = tender
-        if trial:
-            self._trials.add(key)
-        self._setting.spawn(tender.run(), f"tend {self.slug}")
-        return tender
+        return Tender(self.config, introduction, surroundings, watcher, learned)
 
     def _ear(self, key: LeaseKey, connection: Callable[[], Connection]) -> Hearer:
         return Hearer(
             on_request=lambda request: self._owner.asked(self, key, connection(), request),
             on_notification=lambda notification: self._heard(key, connection(), notification),
+            on_noise=partial(self._owner.garbled, self),
             on_end=lambda: self._owner.lost(self, connection()),
+            on_unreached=self.guard.unreached,
         )
+
+    def _ward(self) -> Ward:
+        return Ward(
+            connect=self._meet,
+            renew=self._renew,
+            replace=self._replace,
+            ejected=lambda *how: self._owner.ejected(self, *how),
+            restored=lambda seconds: self._owner.restored(self, seconds),
+            probe_seconds=self.config.timeout_seconds,
+        )
+
+    def _meet(self, ready: Ready) -> None:
+        main = self.main
+        ready("it has not been started") if main is None else main.when_ready(ready)
+
+    def _renew(self, reason: str) -> None:
+        """It cannot be reached: whatever connections there are have to be opened anew."""
+        for tender in self.tenders.values():
+            tender.renew(reason)
+
+    def _replace(self, connection: Connection, reason: str) -> bool:
+        """It says nothing on that connection, and nobody waits for an answer on it any more."""
+        silent = [one for one in self.tenders.values() if one.connection is connection]
+        if connection.open_calls:
+            return False
+        for tender in silent:
+            tender.renew(reason)
+        return bool(silent)
 
     def _ready(self, key: LeaseKey, connection: Connection) -> None:
         peer = connection.peer
         if peer is None or key not in self.tenders:
             return
         self.instructions = peer.instructions
-        self._trials.discard(key)
+        self._pool.started(key, automatic=self.config.protocol == "auto")
         if self.tenders[key] is self.main:
             self.extensions = peer.extensions
-            self._may_shake_hands = self.config.protocol == "auto"
-        self._watches[key] = self._watch(key, connection)
+        self.guard.greeted()
+        self._needs.began(key, connection)
+        self._look_later()
+        self._watches.open(key, connection)
         self._owner.started(self, key)
         if self.tenders[key] is not self.main and (self.modern or not key.interactive):
             return
         self._latest = key
         self.shelf.clear(self.slug)
         self.lists.read_all()
-
-    def _watch(self, key: LeaseKey, connection: Connection) -> Watch | None:
-        peer = connection.peer
-        if peer is None or peer.revision.era is Era.LEGACY:
-            return None
-        watch = Watch(connection, peer.back, self._time, partial(self._missed, key, connection))
-        watch.follow(frozenset())
-        return watch
 
     def _missed(self, key: LeaseKey, connection: Connection, uris: frozenset[str]) -> None:
         """Nobody was listening for a while: whatever could have changed is taken to have."""
@@ -348,18 +330,32 @@ class Server:
             self._owner.told(self, key, connection, changed)
 
     def _broken(self, key: LeaseKey, reason: str) -> None:
-        if key in self._trials:
-            self._may_shake_hands = False
-            self._trials.discard(key)
-            self._setting.spawn(self.tenders.pop(key).stop(reason), f"stop {self.slug}")
+        if self._pool.refused(key, reason):
             return
-        watch = self._watches.pop(key, None)
-        if watch is not None:
-            watch.stop()
+        self._watches.close(key)
         if self.tenders.get(key) is self.main:
             self.listed = False
         self.last_error = reason
         self._owner.failed(self, reason)
+
+    def _relied(self, key: LeaseKey, line: Connection | None) -> bool:
+        return self._owner.relied_on(self, key, line)
+
+    def _look_later(self) -> None:
+        seconds = self._needs.look_seconds
+        if seconds is not None and not self._looking:
+            self._looking = True
+            self._setting.later(seconds, self._look)
+
+    def _look(self) -> None:
+        """Close the connections that nobody uses."""
+        self._looking = False
+        for key in self._needs.idle(self._watches.calls) if self.listings else ():
+            self._watches.forget(key)
+            self.tenders[key].rest(UNUSED_FOR.format(self.config.idle_seconds))
+            self._owner.rested(self)
+        if self.connections():
+            self._look_later()
 
     def _heard(self, key: LeaseKey, line: Connection, notification: Notification) -> None:
         kinds = _CHANGED.get(notification.method)
@@ -370,9 +366,7 @@ class Server:
                 self.shelf.clear(self.slug)
             return
         if notification.method == ACKNOWLEDGED:
-            watch = self._watches.get(key)
-            if watch is not None:
-                watch.acknowledged(notification.params)
+            self._watches.acknowledged(key, notification.params)
         elif notification.method == UPDATED:
             self.shelf.changed(self.slug, notification.params)
         self._owner.told(self, key, line, notification)
@@ -395,6 +389,9 @@ class Server:
     def _lists_read(self, lines: Lines, warning: str | None, changed: frozenset[Kind]) -> None:
         if lines.main is not None and lines.main.peer is not None:
             self.warning = warning
+            first = next(iter(self.tenders), None)  # Its session may have ended meanwhile.
+            if self.modern or (first is not None and first.interactive):
+                self.lists.complete = True
             self.listed = lines.main.lost is None
             self.late = False
         self._owner.listed(self, changed)

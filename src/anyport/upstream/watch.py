@@ -17,7 +17,8 @@ from anyport.protocol.back import Back
 from anyport.protocol.method import CHANGES, LISTEN_FLAGS, Kind
 from anyport.protocol.task import declare_tasks
 from anyport.upstream.backoff import Backoff
-from anyport.upstream.connection import Answer, Call, Connection, Lost
+from anyport.upstream.call import Answer, Call, Lost
+from anyport.upstream.connection import Connection
 from anyport.wire import members
 from anyport.wire.frame import Result
 
@@ -105,6 +106,11 @@ class Watch:
         """Whether a change of this list would be told now."""
         return self._call is not None and LISTEN_FLAGS[CHANGES[kind]] in self._honoured
 
+    @property
+    def calls(self) -> int:
+        """How many requests it has open."""
+        return (self._call is not None) + (self._before is not None)
+
     def stop(self) -> None:
         """Listen no more."""
         self._stopped = True
@@ -131,6 +137,7 @@ class Watch:
         if self._tasks:
             params = declare_tasks(params)
         number = self._opened = self._opened + 1
+        self._connection.own_requests += 1
         call = self._connection.call("subscriptions/listen", params, partial(self._ended, number))
         self._call = None if isinstance(call, Lost) else call
         if self._call is None:

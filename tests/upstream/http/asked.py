@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from typing import cast
 
+from anyport.protocol.room import Room
 from anyport.upstream.http.client import Client
 from anyport.upstream.http.line import Taker
+from anyport.upstream.http.patience import Patience
 from anyport.wire.http import ReplyHead
 
 PLACE = "http://server.example/mcp"
@@ -29,6 +31,8 @@ class FakeClient:
 
     def __init__(self, bytes_max: int = 1000) -> None:
         self.bytes_max = bytes_max
+        self.room = Room()
+        self.patience = Patience()
         self.asked: list[Asked] = []
 
     def request(self, head: bytes, body: bytes | None, taker: Taker) -> None:

@@ -2,7 +2,10 @@
 
 from typing import Any, cast
 
+from anyport.protocol.room import Room
+from anyport.protocol.timeouts import Timeout
 from anyport.upstream.http.line import Line, Shape, TroubleKind, read_shape
+from anyport.upstream.http.patience import Patience
 from anyport.wire.http import Heads
 from tests.upstream.http.takers import Told
 
@@ -39,6 +42,11 @@ class Pool:
     def __init__(self, bytes_max: int = 1000) -> None:
         self.heads: Heads[Shape] = Heads(read_shape)
         self.bytes_max = bytes_max
+        self.room = Room()
+        self.late: list[Timeout] = []
+        self.patience = Patience(
+            first_byte_seconds=5.0, stream_idle_seconds=20.0, tell=self.late.append
+        )
         self.released = 0
         self.forgotten = 0
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from anyport.protocol.timeouts import Timeout
 from anyport.upstream.http.line import Line, Trouble
 from anyport.wire.http import ReplyHead
 from tests.upstream.fakes import until
@@ -10,6 +11,8 @@ from tests.upstream.fakes import until
 
 class Told:
     """One request's taker."""
+
+    waits: Timeout | None = Timeout.FIRST_BYTE
 
     def __init__(self) -> None:
         self.line: Line | None = None

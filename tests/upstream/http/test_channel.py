@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from anyport.protocol.errors import Situation
-from anyport.upstream.connection import Answer, Call, Connection, Lost
+from anyport.protocol.timeouts import Timeout
+from anyport.upstream.call import Answer, Call, Lost
+from anyport.upstream.connection import Connection
 from anyport.upstream.http.channel import (
     ENDLESS_FACTOR,
     HttpChannel,
@@ -16,11 +18,12 @@ from anyport.upstream.http.channel import (
     Post,
     continued,
     hand_over,
-    lost,
 )
 from anyport.upstream.http.line import Trouble, TroubleKind
 from anyport.upstream.http.outgoing import REDIRECTS_MAX, Outgoing
 from anyport.upstream.http.place import Place
+from anyport.upstream.http.verdict import lost
+from anyport.upstream.sign import Again, Sign
 from anyport.wire import codec
 from anyport.wire.events import EventSplitter
 from anyport.wire.frame import Failure, Result
@@ -36,6 +39,7 @@ class Plain(HttpChannel):
     """Sends everything in the same way, and excuses what it is told to."""
 
     excuse = False
+    closing_tells = True
 
     def send(self, frame: bytes, call: Call | None) -> None:
         if not isinstance(call, Post):
@@ -47,7 +51,7 @@ class Plain(HttpChannel):
     def cancel(self, call: Call) -> bool:
         assert isinstance(call, Post)
         call.close()
-        return True
+        return self.closing_tells
 
     def excused(self, post: Post, reply: Any, body: bytes) -> bool:
         return self.excuse
@@ -73,6 +77,10 @@ class Bench:
     def _over(self, why: str) -> None:
         self.connection.over = why
         self.over.append(why)
+
+    @property
+    def unreached(self) -> list[str]:
+        return self.ear.unreached
 
     @property
     def result(self) -> bytes:
@@ -197,8 +205,8 @@ def test_a_stream_that_is_cut_off_costs_its_call(trouble: Trouble | None, words:
 
         at.post.closed(trouble)
 
-        assert at.lost == Lost(words, Situation.MISBEHAVED)
-        assert at.over == []
+        assert at.lost == Lost(words, Situation.MISBEHAVED, Sign.ACCIDENT, Again.IF_SAFE)
+        assert at.unreached == []
 
     bench(scene)
 
@@ -297,7 +305,7 @@ def test_a_taker_that_breaks_costs_no_other_message() -> None:
 
 
 @pytest.mark.parametrize("kind", TroubleKind)
-def test_only_a_server_that_cannot_be_reached_is_down(kind: TroubleKind) -> None:
+def test_only_a_server_that_cannot_be_reached_concerns_others(kind: TroubleKind) -> None:
     def scene(at: Bench) -> None:
         trouble = Trouble(kind, "no luck")
         unreached = kind in (TroubleKind.CONNECT, TroubleKind.TLS)
@@ -305,13 +313,40 @@ def test_only_a_server_that_cannot_be_reached_is_down(kind: TroubleKind) -> None
         at.post.failed(trouble)
 
         assert at.lost == lost(trouble)
-        assert at.lost.situation is (Situation.NOT_RUNNING if unreached else Situation.MISBEHAVED)
-        assert at.over == (["no luck"] if unreached else [])
+        told = {
+            TroubleKind.CONNECT: Situation.NOT_RUNNING,
+            TroubleKind.TLS: Situation.NOT_RUNNING,
+            TroubleKind.CROWDED: Situation.OVERLOADED,
+            TroubleKind.TIMEOUT: Situation.TIMED_OUT,
+        }
+        assert at.lost.situation is told.get(kind, Situation.MISBEHAVED)
+        assert at.unreached == (["no luck"] if unreached else [])
+        assert at.connection.over is None, "the next call may fare better"
 
     bench(scene)
 
 
-def test_what_is_not_answered_tells_nobody_but_that_the_server_is_down() -> None:
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_server_that_is_given_up_while_it_may_be_at_work_is_told(begun: bool) -> None:
+    def scene(at: Bench) -> None:
+        at.channel.closing_tells = False
+        trouble = Trouble(TroubleKind.TIMEOUT, "too late", timeout=Timeout.STREAM_IDLE)
+        if begun:
+            at.post.opened(STREAM)
+            at.post.closed(trouble)
+        else:
+            at.post.failed(trouble)
+
+        assert at.lost.timeout is Timeout.STREAM_IDLE
+        assert at.lost.fault("s").message == "Server 's' failed to answer: too late"
+        told = json.loads(at.client.last.body or b"")
+        assert told["method"] == "notifications/cancelled"
+        assert told["params"] == {"requestId": at.post.number, "reason": "too late"}
+
+    bench(scene)
+
+
+def test_what_is_not_answered_tells_nobody_but_that_the_server_is_not_reached() -> None:
     def scene(at: Bench) -> None:
         at.connection.notify("notifications/x", None)
         note = at.client.last.taker
@@ -321,12 +356,12 @@ def test_what_is_not_answered_tells_nobody_but_that_the_server_is_down() -> None
         note.portion(b"data: " + RESULT + b"\n\n")
         note.closed(CUT)
         note.failed(CUT)
-        assert (at.answers, at.over) == ([], [])
+        assert (at.answers, at.unreached) == ([], [])
 
         note.failed(UNREACHED)
         note.failed(UNREACHED)
 
-        assert at.over == ["no connection"], "told once"
+        assert at.unreached == ["no connection"] * 2
         assert at.answers == [], "what is under way may still be answered"
 
     bench(scene)

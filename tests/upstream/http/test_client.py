@@ -1,13 +1,12 @@
 """Requests to one origin: connections are kept, shared out, and never more than allowed."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
 from anyport.upstream.http import client as module
 from anyport.upstream.http.client import Client
-from anyport.upstream.http.line import KEPT_SECONDS_MAX, Line, TroubleKind
+from anyport.upstream.http.line import KEPT_SECONDS_MAX
 from anyport.upstream.http.place import Place
 from tests.upstream.fakes import run, until
 from tests.upstream.http.takers import Told
@@ -84,6 +83,31 @@ def test_requests_at_a_time_have_connections_of_their_own_which_are_kept() -> No
                 assert bodies == [b'{"n":%d}' % number for number in range(4)]
 
             assert web.connections == 4
+            client.close()
+
+    run(scene)
+
+
+def test_a_request_that_comes_while_another_gets_its_connection_has_one_of_its_own() -> None:
+    async def scene() -> None:
+        site = Held()
+        loop = asyncio.get_running_loop()
+        second = Told()
+
+        class First(Told):
+            """As soon as it has its connection, and in the same turn, the next one comes."""
+
+            def __setattr__(self, name: str, value: object) -> None:
+                super().__setattr__(name, value)
+                if name == "line" and value is not None:
+                    loop.call_soon(client.request, HEAD, b'{"n":2}', second)
+
+        async with Web(site) as web:
+            client = client_to(web)
+            client.request(HEAD, b'{"n":1}', First())
+
+            # The server has both, although it has answered neither.
+            await until(lambda: len(site.waiting) == 2)
             client.close()
 
     run(scene)
@@ -238,75 +262,6 @@ def test_the_connection_used_last_is_used_first() -> None:
     run(scene)
 
 
-def closing(how: Callable[[asyncio.StreamWriter], None]) -> Callable[..., None]:
-    def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        how(writer)
-
-    return serve
-
-
-@pytest.mark.parametrize(
-    "how",
-    [lambda writer: writer.transport.abort(), lambda writer: writer.close()],
-    ids=["reset", "closed"],
-)
-def test_a_server_that_hangs_up_at_once_costs_each_request_one_answer(
-    how: Callable[[asyncio.StreamWriter], None],
-) -> None:
-    async def scene() -> None:
-        server = await asyncio.start_server(closing(how), "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        client = Client(Place.parse(f"http://127.0.0.1:{port}/"), 1000)
-        for _ in range(20):
-            told = [asked(client) for _ in range(3)]
-            for each in told:
-                assert (await each.end()).calls == ["failed"]
-        await until(lambda: not client.lines)
-        client.close()
-        server.close()
-
-    run(scene)
-
-
-def test_a_line_that_is_lost_while_it_is_being_opened_leaves_nobody_waiting(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def dial(place: Place, line: Line) -> None:
-        line.connection_lost(None)
-
-    monkeypatch.setattr(module, "dial", dial)
-
-    async def scene() -> None:
-        client = Client(Place.parse("http://127.0.0.1:1/"), 1000)
-
-        told = await asked(client).end()
-
-        assert told.calls == ["failed"]
-        assert told.trouble is not None
-        assert not told.trouble.sent
-        assert not client.lines
-        client.close()
-
-    run(scene)
-
-
-def test_nobody_listening_is_told_to_everyone_who_waits() -> None:
-    async def scene() -> None:
-        async with Web(answering) as web:
-            client = client_to(web)
-            web.deaf()
-            told = [asked(client) for _ in range(3)]
-
-            for each in told:
-                await each.end()
-                assert each.trouble is not None
-                assert each.trouble.kind is TroubleKind.CONNECT
-                assert not each.trouble.sent
-            client.close()
-
-    run(scene)
-
-
 def test_closing_tells_everyone_and_nothing_can_be_asked_afterwards() -> None:
     async def scene() -> None:
         site = Held()
@@ -350,23 +305,6 @@ def test_heads_of_replies_are_remembered_but_bodies_are_not() -> None:
                 assert (await asked(client, body).end()).body == body
 
             assert len(client.heads.known) == 1
-            client.close()
-
-    run(scene)
-
-
-def test_lines_that_are_too_old_are_swept_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SWEEP_SECONDS", 0.01)
-
-    async def scene() -> None:
-        async with Web(answering) as web:
-            client = client_to(web)
-            await asked(client).end()
-            client.idle[0].since -= KEPT_SECONDS_MAX + 1
-
-            await until(lambda: not client.lines)
-
-            assert not client.idle
             client.close()
 
     run(scene)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anyport.upstream.connection import Answer, Call
+from anyport.upstream.call import Answer, Call
 from anyport.wire.frame import Failure, Result
 from tests.upstream.fakes import run, until
 from tests.upstream.web import Scene

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from anyport.protocol.errors import Situation
-from anyport.upstream.connection import Answer
+from anyport.upstream.call import Answer
 from anyport.upstream.tender import State
 from anyport.wire.frame import Result
 from tests.upstream.fakes import run, until

@@ -4,6 +4,7 @@ import gzip
 
 import pytest
 
+from anyport.protocol.room import LARGE_BYTES
 from anyport.upstream.http.line import (
     TroubleKind,
 )
@@ -176,6 +177,40 @@ def test_a_body_over_the_limit_is_given_up(framed: bool) -> None:
     assert scene.trouble[0] is TroubleKind.TOO_LARGE
     assert "100 bytes" in scene.trouble[1]
     assert scene.transport.closing == "aborted"
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_large_reply_takes_up_room_while_it_comes(counted: bool) -> None:
+    pool = Pool(1 << 20)
+    scene = Scene(pool)
+    body = b"x" * (2 * LARGE_BYTES)
+    head = OK + b"Content-Length: %d\r\n\r\n" % len(body) if counted else CHUNKED
+    half = len(body) // 2 + 1
+    scene.hear(head, body[:half] if counted else chunk(body[:half]))
+    assert pool.room.taken_bytes == half
+
+    scene.hear(body[half:] if counted else chunk(body[half:]) + b"0\r\n\r\n")
+
+    assert scene.told.body == body
+    assert pool.room.taken_bytes == 0
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_large_reply_for_which_there_is_no_room_fails_alone(cut: bool) -> None:
+    pool = Pool(1 << 20)
+    pool.room.bytes_max = LARGE_BYTES + 10
+    scene = Scene(pool)
+    scene.hear(CHUNKED, chunk(b"x" * (LARGE_BYTES + 1)))
+    assert pool.room.taken_bytes == LARGE_BYTES + 1
+
+    if not cut:
+        scene.hear(chunk(b"x" * 10))
+        assert scene.trouble[0] is TroubleKind.CROWDED
+        assert scene.transport.closing == "aborted"
+    scene.line.connection_lost(None)
+
+    assert pool.room.taken_bytes == 0
+    assert scene.told.calls == ["failed"]
 
 
 def squeezed(body: bytes, length: int | None = None) -> bytes:

@@ -1,9 +1,12 @@
 """One connection to a server: streams, giving up, and how long one waits."""
 
+import pytest
+
+from anyport.protocol.timeouts import Timeout
 from anyport.upstream.http.line import (
     INTERIM_REPLIES_MAX,
     KEPT_SECONDS_MAX,
-    QUIET_SECONDS_MAX,
+    Trouble,
     TroubleKind,
 )
 from tests.upstream.http.lines import BODY, OK, STREAM, WHOLE, Pool, Scene, chunk
@@ -104,27 +107,58 @@ def test_an_idle_line_is_used_again_only_while_it_is_young() -> None:
     assert not scene.line.open
 
 
-def test_a_server_that_says_nothing_for_long_is_given_up() -> None:
+def test_a_reply_that_does_not_begin_is_given_up() -> None:
     scene = Scene()
     scene.line.look(0.0)
-    scene.line.look(QUIET_SECONDS_MAX)
-    assert not scene.told.calls
-    scene.hear(OK)
-    scene.line.look(QUIET_SECONDS_MAX + 1)
-    scene.line.look(2 * QUIET_SECONDS_MAX)
+    scene.line.look(4.9)
     assert not scene.told.calls
 
-    scene.line.look(2 * QUIET_SECONDS_MAX + 2)
+    scene.line.look(5.0)
 
-    assert scene.trouble[0] is TroubleKind.TIMEOUT
+    words = "no reply began within 5 s (firstByteSeconds)"
+    assert scene.told.trouble == Trouble(TroubleKind.TIMEOUT, words, timeout=Timeout.FIRST_BYTE)
+    assert scene.transport.closing == "aborted"
+    assert scene.pool.late == [Timeout.FIRST_BYTE]
 
 
-def test_a_stream_may_be_quiet_for_as_long_as_it_likes() -> None:
+@pytest.mark.parametrize("begun", [OK, OK + b"Content-Length: 9\r\n\r\n{", STREAM])
+def test_a_reply_that_stops_is_given_up(begun: bytes) -> None:
+    scene = Scene()
+    scene.line.look(0.0)
+    scene.hear(begun)
+    scene.line.look(4.0)
+    scene.line.look(23.9)
+    assert scene.told.trouble is None
+
+    scene.line.look(24.0)
+
+    words = "it sent nothing for 20 s (streamIdleSeconds)"
+    assert scene.told.trouble == Trouble(TroubleKind.TIMEOUT, words, timeout=Timeout.STREAM_IDLE)
+    assert scene.pool.late == [Timeout.STREAM_IDLE]
+
+
+def test_a_comment_now_and_then_keeps_a_stream_open() -> None:
     scene = Scene()
     scene.hear(STREAM)
+    for now in range(0, 200, 10):
+        scene.line.look(float(now))
+        scene.hear(chunk(b": \n"))
 
-    scene.line.look(0.0)
-    scene.line.look(10 * QUIET_SECONDS_MAX)
-
-    assert scene.told.calls == ["opened"]
+    assert scene.told.trouble is None
     assert scene.line.open
+    assert scene.pool.late == []
+
+
+@pytest.mark.parametrize(("waits", "given_up"), [(Timeout.STREAM_IDLE, True), (None, False)])
+def test_whoever_asks_decides_how_long_a_reply_may_take_to_begin(
+    waits: Timeout | None, given_up: bool
+) -> None:
+    scene = Scene()
+    scene.told.waits = waits
+    scene.line.look(0.0)
+    scene.line.look(19.9)
+    assert scene.line.open
+
+    scene.line.look(20.0)
+
+    assert (scene.told.trouble is not None) is given_up

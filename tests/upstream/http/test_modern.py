@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from anyport.upstream.connection import Answer, Call, Form, Lost
+from anyport.upstream.call import Answer, Call, Concern, Form, Lost
 from anyport.wire.frame import Failure, Result
 from tests.upstream.fakes import run, until
 from tests.upstream.web import Heard, Reply, Scene, Site, Web, call, modern
@@ -80,7 +80,7 @@ def test_who_knows_the_name_need_not_have_it_looked_up() -> None:
     async def scene(web: Web, at: Scene) -> None:
         connection = await at.connected()
         answers: list[Answer] = []
-        connection.call("tools/call", b'{"name":"x"}', answers.append, None, "x")
+        connection.call("tools/call", b'{"name":"x"}', answers.append, None, Concern("x"))
         await until(lambda: bool(answers))
 
         assert web.heard[-1].fields["mcp-name"] == "x"
@@ -119,9 +119,8 @@ def test_annotated_arguments_are_made_anew_and_only_unknown_fields_pass() -> Non
             ("mcp-param-count", "forged"),
             ("mcp-param-unheard", "of=\xfc"),
         )
-        connection.call(
-            "tools/call", json.dumps(params).encode(), answers.append, None, "report", fields
-        )
+        concern = Concern("report", fields)
+        connection.call("tools/call", json.dumps(params).encode(), answers.append, None, concern)
         await until(lambda: bool(answers))
 
         sent = {
@@ -172,7 +171,7 @@ def test_a_call_in_a_known_form_is_sent_again_in_a_better_one() -> None:
         form = Form("report", b'{"jsonrpc":"2.0","id":%d,"method":' + frame, reports=False)
         answers: list[Answer] = []
 
-        connection.repeat(form, Raw(b'{"region":"eu"}'), answers.append, lambda _: None)
+        connection.repeat(form, Raw(b'{"region":"eu"}'), answers.append, lambda _: None, "who")
         await until(lambda: bool(answers))
 
         assert isinstance(answers[0], Result)

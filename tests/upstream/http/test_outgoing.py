@@ -1,13 +1,25 @@
 """What stands before a body: fixed lines, the configuration's, and none that contradict."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from anyport import __version__
-from anyport.upstream.http.outgoing import Outgoing, aimed, complaint, field, redirected
+from anyport.upstream.call import Concern
+from anyport.upstream.http.outgoing import (
+    Outgoing,
+    aimed,
+    complaint,
+    field,
+    redirected,
+    trace_lines,
+)
 from anyport.upstream.http.place import Place
 from tests.upstream.fakes import run, until
 from tests.upstream.http.asked import head
-from tests.upstream.web import Legacy, Scene, Web, call
+from tests.upstream.http.test_sse import Events
+from tests.upstream.web import Legacy, Scene, Web, call, modern
 
 HERE = Place.parse("http://server.example:81/mcp?team=blue")
 
@@ -213,5 +225,33 @@ def test_on_the_wire_configured_headers_change_nothing_but_what_they_may() -> No
                 assert heard.fields.get("mcp-session-id") in (None, "session-1")
                 assert heard.fields.get("mcp-protocol-version") != "1999-01-01"
                 assert heard.fields.get("accept") != "text/html"
+
+    run(scene)
+
+
+TRACE = (("traceparent", f"00-{'a' * 32}-{'b' * 16}-01"), ("tracestate", "v=1"))
+
+
+def test_only_the_trace_among_the_fields_of_a_call_goes_with_every_request() -> None:
+    lines = trace_lines((("Mcp-Param-Region", "eu"), *TRACE))
+    assert lines == b"".join(field(name, value) for name, value in TRACE)
+    assert trace_lines(()) == b""
+
+
+@pytest.mark.parametrize("site", [Legacy, modern, Events])
+@pytest.mark.parametrize("method", ["tools/call", "resources/read"])
+def test_on_the_wire_a_call_names_its_trace(site: Callable[[], Any], method: str) -> None:
+    async def scene() -> None:
+        async with Web(site()) as web, Scene(web.url) as at:
+            connection = await at.connected()
+            params = b'{"name":"echo","uri":"a:b"}'
+            connection.call(method, params, lambda _: None, None, Concern("echo", TRACE))
+            connection.call(method, params, lambda _: None, None, Concern("echo"))
+            await until(lambda: len(web.of(method)) == 2)
+
+            traced, plain = web.of(method)
+            for name, value in TRACE:
+                assert traced.fields[name] == value
+                assert name not in plain.fields
 
     run(scene)

@@ -2,15 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from anyport.protocol.errors import Situation
-from anyport.upstream.connection import Answer, Call, Lost
+from anyport.upstream.call import Answer, Call
 from anyport.upstream.handshake import ask
 from anyport.upstream.http import session
+from anyport.upstream.http.verdict import cut_off
 from anyport.upstream.tender import State
 from anyport.wire.frame import Failure, Result
 from tests.upstream.fakes import run, until
@@ -203,6 +204,31 @@ def test_a_session_that_cannot_be_opened_again_ends_the_connection() -> None:
     play(site, scene)
 
 
+def test_what_belongs_to_a_lost_session_is_not_said_in_the_next_one() -> None:
+    site = Legacy(answer)
+    held: list[tuple[Heard, Reply]] = []
+
+    def hold(heard: Heard, reply: Reply) -> Awaitable[None] | None:
+        if heard.method != "initialize":
+            return site(heard, reply)
+        held.append((heard, reply))
+        return None
+
+    async def scene(web: Web, at: Scene) -> None:
+        connection = await at.connected()
+        site.dead.add("session-1")
+        web.site = hold
+        async with asyncio.TaskGroup() as group:
+            found = group.create_task(call(connection))
+            await until(lambda: bool(held))
+            connection.answer(b"1", Result(b"1", b'{"action":"accept"}'))
+            site(*held[0])
+        assert isinstance(found.result(), Result)
+        assert not [heard for heard in web.heard if "action" in str(heard.body)]
+
+    play(site, scene)
+
+
 def test_a_handshake_that_is_never_answered_again_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -279,7 +305,7 @@ def test_a_stream_without_numbers_cannot_be_taken_up() -> None:
     async def scene(web: Web, at: Scene) -> None:
         found = await lost(await at.connected())
 
-        assert found == Lost("closed its stream before it had answered", Situation.MISBEHAVED)
+        assert found == cut_off(None)
 
     play(Legacy(site), scene)
 

@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 
 from anyport.protocol.errors import Situation
-from anyport.upstream.connection import Answer, Call, Lost
+from anyport.upstream.call import Answer, Call
+from anyport.upstream.http.outgoing import Outgoing
+from anyport.upstream.http.place import Place
+from anyport.upstream.http.sse import EventsChannel, Stream
+from anyport.upstream.parting import BROKEN
 from anyport.upstream.tender import State
 from anyport.wire.frame import Failure, Result
 from tests.upstream.fakes import Message, run, until
+from tests.upstream.http.asked import PLACE, STREAM, FakeClient
 from tests.upstream.web import Heard, Reply, Scene, Web, call, lost
 
 
@@ -53,9 +58,11 @@ class Events:
                 self.streams[-1].event(found)
 
 
-def play(site: Events, scene: Callable[[Web, Scene], Coroutine[Any, Any, None]]) -> None:
+def play(
+    site: Events, scene: Callable[[Web, Scene], Coroutine[Any, Any, None]], **settings: Any
+) -> None:
     async def whole() -> None:
-        async with Web(site) as web, Scene(web.url) as at:
+        async with Web(site) as web, Scene(web.url, **settings) as at:
             await at.connected()
             await scene(web, at)
 
@@ -173,7 +180,7 @@ def test_when_the_stream_ends_everything_ends_and_begins_anew() -> None:
         site.streams[0].end()
         await until(lambda: bool(answers))
 
-        assert answers == [Lost("it closed its event stream")]
+        assert answers == [BROKEN.sent("it closed its event stream")]
         await until(lambda: len(at.ready) == 2)
         assert [heard.verb for heard in web.heard][:1] == ["GET"], "what it speaks is known"
 
@@ -205,3 +212,50 @@ def test_the_stream_is_closed_when_the_gateway_stops() -> None:
         await until(site.streams[0].gone.is_set)
 
     play(site, scene)
+
+
+def pinged(web: Web) -> int:
+    return sum(heard.method == "ping" for heard in web.heard)
+
+
+def test_a_server_that_has_nothing_to_say_is_asked_whether_it_is_there() -> None:
+    async def scene(web: Web, at: Scene) -> None:
+        connection = await at.connected()
+
+        await until(lambda: pinged(web) >= 5)
+
+        assert at.tender.connection is connection
+        assert at.broken == []
+
+    play(Events(), scene, stream_idle_seconds=0.2)
+
+
+def test_a_server_that_has_gone_silent_is_given_up_after_its_time() -> None:
+    site = Events()
+
+    async def scene(web: Web, at: Scene) -> None:
+        await at.connected()
+        site.answers = lambda _: None
+
+        reason = await at.refused()
+
+        assert reason == "it sent nothing for 0.2 s (streamIdleSeconds)"
+        assert pinged(web) >= 1
+
+    play(site, scene, stream_idle_seconds=0.2)
+
+
+def test_a_stream_that_is_closed_is_not_looked_after() -> None:
+    async def scene() -> None:
+        client = FakeClient()
+        channel = EventsChannel(client.client, Outgoing(Place.parse(PLACE), {}), lambda *_: None)
+        stream = Stream(channel)
+        stream.opened(STREAM)
+        timer = stream._timer
+        assert timer is not None and not timer.cancelled()
+
+        stream.close()
+
+        assert timer.cancelled()
+
+    run(scene)

@@ -1,18 +1,31 @@
 """What all ways over HTTP have in common: a call is one POST, and its failure is its own.
 
-Whatever goes wrong with one exchange ends that call and no other. A connection that cannot be
-opened at all is told to whoever keeps the server. Eras and sessions are not known here.
+Whatever goes wrong with one exchange ends that call and no other. That a connection could not be
+opened is told to whoever guards the server. Eras and sessions are not known here.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, ParamSpec, cast
+from typing import ClassVar, Final, ParamSpec, cast
 
 from anyport.protocol.errors import Situation
-from anyport.upstream.connection import Call, Connection, Lost
+from anyport.protocol.room import Held
+from anyport.protocol.timeouts import Timeout
+from anyport.upstream.call import Call, Lost
+from anyport.upstream.connection import Connection
 from anyport.upstream.http.client import Client
 from anyport.upstream.http.line import Line, Trouble, TroubleKind
-from anyport.upstream.http.outgoing import REDIRECTS_MAX, Outgoing, aimed, complaint, redirected
+from anyport.upstream.http.outgoing import REDIRECTS_MAX, Outgoing, aimed, redirected
+from anyport.upstream.http.verdict import (
+    UNREACHED,
+    cut_off,
+    lost,
+    not_now,
+    unanswered,
+    wait_of,
+)
+from anyport.upstream.sign import Sign
+from anyport.wire import members
 from anyport.wire.events import Event, EventSplitter
 from anyport.wire.framing import Overlong
 from anyport.wire.http import ReplyHead
@@ -27,8 +40,6 @@ OK: Final = 200
 NOTE_SECONDS_MAX: Final = 10.0
 """For a server to take what is not answered: one that has gone silent must not use up all
 connections with it."""
-
-_UNREACHED: Final = frozenset({TroubleKind.CONNECT, TroubleKind.TLS})
 
 
 class HttpChannel:
@@ -92,8 +103,13 @@ class HttpChannel:
 
     def answered(self, post: "Post", reply: ReplyHead, body: bytes) -> None:
         """A whole reply, which is no stream."""
-        if reply.status != OK and self.excused(post, reply, body):
-            return
+        if reply.status != OK:
+            if self.excused(post, reply, body):
+                return
+            wait = wait_of(reply)
+            if wait is not None:
+                self.connection.settle(post, not_now(reply, body, wait))
+                return
         if body[:1] == b"{":
             self.connection.receive(body, post)
             if not self.connection.waits_for(post):
@@ -104,7 +120,7 @@ class HttpChannel:
             post.head = aimed(post.head, place)
             self.send_again(post)
             return
-        self.connection.settle(post, Lost(complaint(reply), Situation.MISBEHAVED))
+        self.connection.settle(post, unanswered(reply))
 
     def excused(self, post: "Post", reply: ReplyHead, body: bytes) -> bool:
         """Whether the call will be sent again, because the server did not even look at it."""
@@ -113,20 +129,27 @@ class HttpChannel:
     def closed(self, post: "Post", trouble: Trouble | None) -> None:
         """The stream of a call is over."""
         if self.connection.waits_for(post):
-            words = "closed its stream before it had answered"
-            if trouble is not None:
-                words = f"failed to answer: {trouble.words}"
-            self.connection.settle(post, Lost(words, Situation.MISBEHAVED))
+            self._cancelled(post, trouble)
+            self.connection.settle(post, cut_off(trouble))
 
     def failed(self, post: "Post", trouble: Trouble) -> None:
         """No reply came."""
+        self._cancelled(post, trouble)
         self.connection.settle(post, lost(trouble))
         self.noticed(trouble)
 
+    def _cancelled(self, post: "Post", trouble: Trouble | None) -> None:
+        """Tell a server that may be at work that nobody waits for it any more."""
+        # "the sender SHOULD issue a cancellation notification for that request" (timeouts).
+        if trouble is None or trouble.kind is not TroubleKind.TIMEOUT or self.cancel(post):
+            return
+        told = [("requestId", b"%d" % post.number), ("reason", members.text(trouble.words))]
+        self.connection.notify("notifications/cancelled", members.join(told))
+
     def noticed(self, trouble: Trouble) -> None:
-        """Whatever it was that failed: a server that cannot be reached is down for everyone."""
-        if trouble.kind in _UNREACHED:
-            self.over(trouble.words)
+        """Whatever it was that failed: that the server cannot be reached concerns everyone."""
+        if trouble.kind in UNREACHED:
+            self.connection.unreached(trouble.words)
 
     def send_again(self, post: "Post") -> None:
         """Send a request that the server has not taken."""
@@ -142,12 +165,16 @@ class Post(Call):
     line: Line | None = None
     splitter: EventSplitter | None = None
     """Once the answer has become a stream."""
+    held: Held | None = None
+    """What has come of its next event."""
     hops: int = 0
     tries: int = 0
     """How often its stream was taken up again in vain."""
     retried: bool = False
     session: str | None = None
     """The one that it was sent in."""
+
+    waits: ClassVar[Timeout | None] = Timeout.FIRST_BYTE
 
     def answered(self, head: ReplyHead, body: bytes) -> None:
         """A whole reply."""
@@ -158,6 +185,7 @@ class Post(Call):
     def opened(self, head: ReplyHead) -> None:
         """The answer will come on a stream, maybe the continuation of an earlier one."""
         self.splitter = continued(self.splitter, self.channel.bytes_max)
+        self.held = self.held or Held(self.channel.connection.room)
 
     def portion(self, portion: bytes) -> None:
         """More of that stream."""
@@ -172,10 +200,11 @@ class Post(Call):
         if splitter.pending > ENDLESS_FACTOR * splitter.bytes_max:
             self.close()
             words = f"sent an event of more than {splitter.pending} bytes without an end"
-            self.channel.connection.settle(self, Lost(words, Situation.MISBEHAVED))
+            self.channel.connection.settle(self, Lost(words, Situation.MISBEHAVED, Sign.BAD))
 
     def closed(self, trouble: Trouble | None) -> None:
         """The stream is over."""
+        self._let_go()
         self.channel.parting.discard(self)
         self.channel.closed(self, trouble)
 
@@ -185,11 +214,18 @@ class Post(Call):
 
     def close(self) -> None:
         """Nobody wants the reply any more."""
+        self._let_go()
         self.channel.client.give_up(self)
+
+    def _let_go(self) -> None:
+        if self.held is not None:
+            self.held.let_go()
 
 
 class Note:
     """Takes what becomes of a request that has no answer."""
+
+    waits = None
 
     def __init__(self, channel: HttpChannel) -> None:
         self.line: Line | None = None
@@ -225,6 +261,8 @@ def hand_over(
 ) -> bool:
     """Give the messages on a portion of a stream to the connection; whether there were any."""
     messages = splitter.messages(portion)
+    if isinstance(of, Post) and of.held is not None:
+        of.held.weigh(splitter)
     done = 0
     if of is not None and of.on_progress is not None:
         reports = connection.reports(messages, of)
@@ -252,10 +290,3 @@ def _guarded(take: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None
     except Exception as error:  # noqa: BLE001 - it must not cost the events after it
         context = {"message": "A server's event was not taken", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
-
-
-def lost(trouble: Trouble) -> Lost:
-    """What a caller is told when no reply came."""
-    if trouble.kind in _UNREACHED:
-        return Lost(trouble.words)
-    return Lost(f"failed to answer: {trouble.words}", Situation.MISBEHAVED)

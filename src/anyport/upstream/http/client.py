@@ -5,10 +5,13 @@ Knows HTTP; what the bodies mean is its takers' business.
 
 import asyncio
 from collections import deque
-from typing import Final
+from typing import Final, cast
 
+from anyport.protocol.room import Room
+from anyport.protocol.timeouts import Timeout
 from anyport.upstream.http.dial import Undialled, dial
 from anyport.upstream.http.line import Line, Shape, Taker, Trouble, TroubleKind, read_shape
+from anyport.upstream.http.patience import Patience
 from anyport.upstream.http.place import Place
 from anyport.wire.http import Heads
 
@@ -16,16 +19,23 @@ CONNECTIONS_MAX: Final = 256
 """Open connections to one server: its open calls, its streams, and what is said beside them."""
 WAITING_REQUESTS_MAX: Final = 1024
 """Requests that wait for one of those."""
-SWEEP_SECONDS: Final = 10.0
-"""How often connections are looked at."""
 
 
 class Client:
     """Requests to one origin."""
 
-    def __init__(self, place: Place, bytes_max: int) -> None:
+    def __init__(
+        self,
+        place: Place,
+        bytes_max: int,
+        room: Room | None = None,
+        patience: Patience | None = None,
+    ) -> None:
         self.place = place
         self.bytes_max = bytes_max
+        self.patience = patience or Patience()
+        self.room = room or Room()
+        """For large replies, of all servers."""
         self.heads: Heads[Shape] = Heads(read_shape)
         self.idle: list[Line] = []
         """The last used comes first: the others may then grow old and be closed."""
@@ -61,13 +71,18 @@ class Client:
             self._waiting = deque(entry for entry in self._waiting if entry[0] is not taker)
 
     def release(self, line: Line) -> None:
-        """A connection is free again."""
+        """A connection is free again, or has been in use for long enough."""
+        now = self._loop.time()
+        if now >= line.until:
+            self.patience.tell(Timeout.AGE)
+            line.retire()
+            return  # It will be forgotten, and another opened if somebody waits.
         while self._waiting:
             if not line.open:
                 return  # It will be forgotten, and another opened.
             line.send(*self._waiting.popleft())
             return
-        line.since = self._loop.time()
+        line.since = now
         self.idle.append(line)
 
     def forget(self, line: Line) -> None:
@@ -108,36 +123,49 @@ class Client:
         dialling.add_done_callback(self._dials.discard)
         if not self._sweeping:
             self._sweeping = True
-            self._loop.call_later(SWEEP_SECONDS, self._sweep)
+            self._sweep_later()
 
     async def _open(self) -> None:
         line = Line(self)
-        problem = await dial(self.place, line)
+        problem = await dial(self.place, line, self.patience.connect_seconds)
+        # At once: the task is done a turn later, and whoever comes until then would count on it.
+        self._dials.discard(cast("asyncio.Task[None]", asyncio.current_task()))
         if problem is None and line.open:
+            line.until = self.patience.until(self._loop.time())
             self.lines.add(line)
             self.release(line)
             return
         if problem is None:
             problem = Undialled(words="it closed the connection at once")
-        secure = TroubleKind.TLS if problem.secure else TroubleKind.CONNECT
-        trouble = Trouble(secure, problem.words, sent=False)
-        if not self.lines or not self._waiting:
-            self._fail_waiting(trouble)
-            return
-        # Others are being served: only the request that this connection was for has to fail.
-        taker, _ = self._waiting.popleft()
-        taker.failed(trouble)
+        kind = TroubleKind.TLS if problem.secure else TroubleKind.CONNECT
+        timeout = Timeout.CONNECT if problem.late else None
+        if timeout is not None:
+            self.patience.tell(timeout)
+        trouble = Trouble(kind, problem.words, sent=False, timeout=timeout)
+        # Only the request that this connection was for has to fail: each has its own.
+        if self._waiting:
+            taker, _ = self._waiting.popleft()
+            taker.failed(trouble)
+        # What came too late for one of its own, because there were too many, has one now.
+        if len(self._dials) < len(self._waiting) and not self._closed:
+            self._dial()
 
     def _fail_waiting(self, trouble: Trouble) -> None:
         waiting, self._waiting = self._waiting, deque()
         for taker, _ in waiting:
             taker.failed(trouble)
 
-    def _sweep(self) -> None:
+    def _sweep_later(self) -> None:
+        seconds = self.patience.sweep_seconds
+        self._loop.call_later(seconds, self._sweep, self._loop.time() + 2 * seconds)
+
+    def _sweep(self, late: float) -> None:
         """Close what nobody has used for long, and what has gone silent."""
         now = self._loop.time()
-        for line in list(self.lines):
-            line.look(now)
+        # Who is late was held up: what came meanwhile is still to be read, and is no silence.
+        if now < late:
+            for line in list(self.lines):
+                line.look(now)
         self._sweeping = bool(self.lines or self._dials) and not self._closed
         if self._sweeping:
-            self._loop.call_later(SWEEP_SECONDS, self._sweep)
+            self._sweep_later()

@@ -17,13 +17,14 @@ from anyport.protocol.errors import (
     error_code,
 )
 from anyport.protocol.revision import NEWEST_LEGACY, NEWEST_MODERN, Era, find_revision
-from anyport.upstream.connection import Peer
+from anyport.upstream.call import Lost
 from anyport.upstream.handshake import (
     HandshakeFailed,
     Introduction,
     discovered,
     envelope,
     error_words,
+    opening,
     refuse_strangers,
     supported_revisions,
 )
@@ -33,6 +34,8 @@ from anyport.upstream.http.modern import version_field
 from anyport.upstream.http.outgoing import Outgoing, complaint, field
 from anyport.upstream.http.place import Place
 from anyport.upstream.http.session import Greeting, read_greeting
+from anyport.upstream.own import Asked, Record
+from anyport.upstream.peer import Peer
 from anyport.upstream.road import Way
 from anyport.wire import codec
 from anyport.wire.frame import INVALID_PARAMS, Failure
@@ -68,8 +71,14 @@ class Detection:
     """One attempt."""
 
     def __init__(
-        self, client: Client, outgoing: Outgoing, introduction: Introduction, transport: str
+        self,
+        client: Client,
+        outgoing: Outgoing,
+        introduction: Introduction,
+        transport: str,
+        record: Record = Record(),  # noqa: B008 - frozen
     ) -> None:
+        self._record = record
         self._client = client
         self._outgoing = outgoing
         self._introduction = introduction
@@ -131,9 +140,18 @@ class Detection:
         params = envelope(self._introduction, NEWEST_MODERN)
         frame = codec.request(b"%d" % self._number, "server/discover", params)
         fields = version_field(NEWEST_MODERN) + field("Mcp-Method", "server/discover")
-        place = self._outgoing.place
-        reply = await inquire(self._client, place, self._outgoing.post(fields), frame)
+        reply = await self._inquire(("server/discover", params), fields, frame)
         _refuse_outage(reply)
+        return reply
+
+    async def _inquire(self, asked: Asked, fields: bytes, frame: bytes) -> Reply:
+        started = self._record.clock()
+        reply = await inquire(
+            self._client, self._outgoing.place, self._outgoing.post(fields), frame
+        )
+        words = "no answer" if reply.trouble is None else reply.trouble.words
+        answer = Lost(words) if reply.answer is None else reply.answer
+        self._record.noted(asked, answer, self._record.clock() - started)
         return reply
 
     async def _initialize(self) -> Finding:
@@ -142,7 +160,8 @@ class Detection:
         place = self._outgoing.place
         # No version field: what is spoken is what this very request is about.
         frame = self.greeting.request(self._number)
-        reply = await inquire(self._client, place, self._outgoing.post(), frame)
+        asked = ("initialize", opening(self.greeting.introduction, self.greeting.revision))
+        reply = await self._inquire(asked, b"", frame)
         _refuse_outage(reply)
         client_error = 400 <= reply.status < 500
         if client_error and self._transport == "auto" and reply.head is not None:
@@ -167,9 +186,9 @@ def _refuse_outage(reply: Reply) -> None:
         HandshakeFailed: it does not: any server may be down, busy, or ask who we are.
     """
     if reply.head is None or (reply.trouble is not None and reply.answer is None):
-        raise HandshakeFailed(
-            "it closed its stream" if reply.trouble is None else reply.trouble.words
-        )
+        if reply.trouble is not None:
+            raise HandshakeFailed(reply.trouble.words, reply.trouble.timeout)
+        raise HandshakeFailed("it closed its stream")
     status = reply.head.status
     if status in _NO_VERDICT or status >= 500 or 300 <= status < 400:
         said = f": {error_words(reply.answer.error)}" if isinstance(reply.answer, Failure) else ""

@@ -11,8 +11,6 @@ from anyport.upstream.http.names import addresses
 from anyport.upstream.http.place import Place
 from anyport.wire.http import END, BadMessage, read_reply_head
 
-CONNECT_SECONDS_MAX: Final = 5.0
-"""For name, connection, proxy and TLS together."""
 _TUNNEL_HEAD_BYTES_MAX: Final = 8192
 
 
@@ -23,12 +21,14 @@ class Undialled:
     words: str
     secure: bool = False
     """Whether it was TLS that failed: the server is there, but it cannot be trusted."""
+    late: bool = False
+    """Whether it merely took too long."""
 
 
-async def dial(place: Place, protocol: asyncio.Protocol) -> Undialled | None:
-    """Connect the protocol to a place, or say why that cannot be."""
+async def dial(place: Place, protocol: asyncio.Protocol, seconds: float) -> Undialled | None:
+    """Connect the protocol to a place within so many seconds, or say why that cannot be."""
     try:
-        async with asyncio.timeout(CONNECT_SECONDS_MAX):
+        async with asyncio.timeout(seconds):
             if place.proxy is not None and place.secure:
                 await _tunnel(place, place.proxy, protocol)
             else:
@@ -38,7 +38,7 @@ async def dial(place: Place, protocol: asyncio.Protocol) -> Undialled | None:
     except (ssl.SSLError, ConnectionAbortedError) as error:
         return Undialled(words=f"TLS failed: {_reason(error)}", secure=True)
     except TimeoutError:
-        return Undialled(words=f"no connection within {CONNECT_SECONDS_MAX:g} s")
+        return Undialled(words=f"no connection within {seconds:g} s", late=True)
     except socket.gaierror:
         return Undialled(words=f"the name {(place.proxy or place).host} cannot be resolved")
     except OSError as error:

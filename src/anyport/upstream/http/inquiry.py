@@ -38,6 +38,8 @@ class Reply(msgspec.Struct, frozen=True):
 class Inquiry:
     """Takes the reply to one request."""
 
+    waits = None
+
     def __init__(self, client: Client, place: Place, on_reply: Callable[[Reply], None]) -> None:
         self._client = client
         self._place = place

@@ -7,19 +7,21 @@ the client that the connection belongs to.
 
 import asyncio
 from enum import Enum
+from math import inf
 from typing import Final, Protocol, cast
 
 import msgspec
 
+from anyport.protocol.room import LARGE_BYTES, Held, Room
+from anyport.protocol.timeouts import Timeout
 from anyport.upstream.http.inflate import BadCompression, Inflate, TooLarge, inflate_for
+from anyport.upstream.http.patience import Patience
 from anyport.wire.http import END, HEAD_BYTES_MAX, BadMessage, Chunks, Heads, ReplyHead
 from anyport.wire.http import read_reply_head as read_head
 
 KEPT_SECONDS_MAX: Final = 4.0
 """A connection unused for longer may be closed by the server at the very moment we use it again:
 many servers close theirs after five seconds."""
-QUIET_SECONDS_MAX: Final = 660.0
-"""Without a byte of a reply for so long, nobody waits for it any more: longer than any call."""
 INTERIM_REPLIES_MAX: Final = 16
 """Replies such as 100 and 103 before the real one; there is hardly ever more than one."""
 
@@ -35,6 +37,8 @@ class TroubleKind(Enum):
     TIMEOUT = "timeout"
     CUT = "cut"
     TOO_LARGE = "too-large"
+    CROWDED = "crowded"
+    """The gateway had no room for it."""
     MALFORMED = "malformed"
 
 
@@ -45,6 +49,12 @@ class Trouble(msgspec.Struct, frozen=True, gc=False):
     words: str
     sent: bool = True
     """False when the server cannot have seen the request."""
+    timeout: Timeout | None = None
+    """Which time was over, if it is that."""
+
+
+class Crowded(Exception):
+    """There is no room for what comes."""
 
 
 class Taker(Protocol):
@@ -52,6 +62,10 @@ class Taker(Protocol):
 
     line: "Line | None"
     """What the request travels on, or travelled on; None while it waits for that."""
+
+    @property
+    def waits(self) -> Timeout | None:
+        """What ends the wait for a reply to begin; None if whoever asks looks after that."""
 
     def opened(self, head: ReplyHead) -> None:
         """An event stream begins."""
@@ -94,6 +108,8 @@ class Pool(Protocol):
 
     heads: Heads[Shape]
     bytes_max: int
+    room: Room
+    patience: Patience
 
     def release(self, line: "Line") -> None:
         """A connection is free again."""
@@ -113,6 +129,7 @@ class Line(asyncio.Protocol):
         "_held",
         "_inflate",
         "_interim",
+        "_kept",
         "_known",
         "_left",
         "_quiet_since",
@@ -120,20 +137,26 @@ class Line(asyncio.Protocol):
         "_taker",
         "_transport",
         "since",
+        "until",
     )
 
     def __init__(self, client: Pool) -> None:
         self.since = 0.0
         """Since when it is idle."""
+        self.until = inf
+        """When it is closed, unless it is in use then; see `patience`."""
         self._client = client
         self._known = client.heads.known
         self._transport: asyncio.Transport | None = None
         self._taker: Taker | None = None
         self._quiet_since: float | None = None
         self._held = b""
+        self._kept = Held(client.room)
+        """What has come of a large reply."""
         self._reset()
 
     def _reset(self) -> None:
+        self._kept.let_go()
         self._head: ReplyHead | None = None
         self._chunks: Chunks | None = None
         self._inflate: Inflate | None = None
@@ -177,14 +200,24 @@ class Line(asyncio.Protocol):
         if taker is None and waiting is not None:
             self._tell_cut(waiting, "the gateway closed the connection")
 
+    def retire(self) -> None:
+        """Close it: nothing is under way on it."""
+        if self._transport is not None:
+            self._transport.close()
+
     def look(self, now: float) -> None:
         """Close it if nothing has moved for too long."""
-        if self._taker is None:
+        taker, patience = self._taker, self._client.patience
+        if taker is None:
             self.usable(now)
-        elif self._quiet_since is None:
+            return
+        if self._quiet_since is None:
             self._quiet_since = now
-        elif now - self._quiet_since > QUIET_SECONDS_MAX and not self._streaming:
-            self._broken(TroubleKind.TIMEOUT, "it sent nothing for too long")
+        begun = self._head is not None or bool(self._held)
+        timeout = Timeout.STREAM_IDLE if begun else taker.waits
+        if timeout is not None and now - self._quiet_since >= patience.allowed(timeout):
+            patience.tell(timeout)
+            self._broken(TroubleKind.TIMEOUT, patience.words(timeout), timeout)
 
     # What the loop tells.
 
@@ -210,6 +243,8 @@ class Line(asyncio.Protocol):
             self._broken(TroubleKind.MALFORMED, f"its reply is not HTTP: {error}")
         except BadCompression:
             self._broken(TroubleKind.MALFORMED, MISCOMPRESSED)
+        except (Crowded, MemoryError):
+            self._broken(TroubleKind.CROWDED, f"{self._size} bytes; the call was carried out")
         except TooLarge:
             words = f"its reply has more than {self._client.bytes_max} bytes"
             self._broken(TroubleKind.TOO_LARGE, words)
@@ -223,6 +258,7 @@ class Line(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._transport = None
+        self._kept.let_go()
         self._client.forget(self)
         taker, self._taker = self._taker, None
         if taker is not None:
@@ -299,6 +335,8 @@ class Line(asyncio.Protocol):
         self._size += len(piece)
         if self._size > self._client.bytes_max:
             raise TooLarge
+        if self._size > LARGE_BYTES and not self._kept.keep(self._size):
+            raise Crowded
         self._body.append(piece)
 
     def _finish(self, *, reuse: bool) -> None:
@@ -321,12 +359,12 @@ class Line(asyncio.Protocol):
         else:
             taker.answered(head, b"".join(body) if len(body) != 1 else body[0])
 
-    def _broken(self, kind: TroubleKind, words: str) -> None:
+    def _broken(self, kind: TroubleKind, words: str, timeout: Timeout | None = None) -> None:
         taker, self._taker = self._taker, None
         if self._transport is not None:
             self._transport.abort()
         if taker is not None:
-            self._tell(taker, Trouble(kind, words))
+            self._tell(taker, Trouble(kind, words, timeout=timeout))
 
     def _tell_cut(self, taker: Taker, words: str) -> None:
         self._tell(taker, Trouble(TroubleKind.CUT, words))

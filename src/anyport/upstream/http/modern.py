@@ -15,10 +15,11 @@ from anyport.protocol.headers import (
     param_fields,
 )
 from anyport.protocol.revision import Revision
-from anyport.upstream.connection import Call, Connection, Fields
+from anyport.upstream.call import Call, Fields
+from anyport.upstream.connection import Connection
 from anyport.upstream.http.channel import HttpChannel, Post
 from anyport.upstream.http.client import Client
-from anyport.upstream.http.outgoing import Outgoing, field
+from anyport.upstream.http.outgoing import Outgoing, field, trace_lines
 from anyport.upstream.road import Catalogue
 from anyport.wire import codec, members
 from anyport.wire.frame import Failure
@@ -83,6 +84,8 @@ class ModernChannel(HttpChannel):
             annotated = self._catalogue.annotations(name)
             if annotated or call.fields:
                 head += _param_lines(annotated, call.fields, call.frame)
+        elif call.fields:
+            head += trace_lines(call.fields)
         call.head = head
         self.client.request(head, call.frame, call)
 
@@ -115,7 +118,7 @@ def _param_lines(annotated: Annotations, sent: Fields, frame: bytes | None) -> b
 
     An intermediary must pass on what it does not recognise; what it does, it must not trust.
     """
-    params = _params(frame)
+    params = _params(frame) if annotated else {}
     arguments = params.get("arguments")
     made = param_fields(annotated, b"" if arguments is None else bytes(arguments))
     known = {(PARAM_PREFIX + name).lower() for name in annotated}

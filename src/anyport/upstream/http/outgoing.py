@@ -10,6 +10,8 @@ from typing import Final
 from urllib.parse import urljoin
 
 from anyport import __version__
+from anyport.protocol.meta import TRACEPARENT, TRACESTATE
+from anyport.upstream.call import Fields
 from anyport.upstream.http.place import BadUrl, Place
 from anyport.wire.http import ReplyHead
 
@@ -29,6 +31,9 @@ _OURS: Final = frozenset(
     )
 )
 """Fields that say how this very request is to be read: no configuration may contradict them."""
+
+
+TRACE_FIELDS: Final = (TRACEPARENT, TRACESTATE)
 
 
 class Outgoing:
@@ -60,6 +65,11 @@ class Outgoing:
     def _head(self, verb: bytes, fields: bytes) -> bytes:
         target = self.place.target.encode("ascii")
         return b"%b %b%b%b" % (verb, target, self._rest, fields)
+
+
+def trace_lines(fields: Fields) -> bytes:
+    """Those fields of a call that name its trace, which every request may have."""
+    return b"".join(field(name, value) for name, value in fields if name in TRACE_FIELDS)
 
 
 def field(name: str, value: str, encoding: str = "utf-8") -> bytes:

@@ -13,7 +13,9 @@ from typing import Final
 
 from anyport.protocol.errors import SERVER_FAULT, Situation, error_code
 from anyport.protocol.revision import Revision
-from anyport.upstream.connection import Call, Connection, Lost, Peer
+from anyport.protocol.timeouts import Timeout
+from anyport.upstream.call import Call, Lost
+from anyport.upstream.connection import Connection
 from anyport.upstream.handshake import (
     HandshakeFailed,
     Introduction,
@@ -26,8 +28,10 @@ from anyport.upstream.http.client import Client
 from anyport.upstream.http.inquiry import Inquiry, Reply, inquire
 from anyport.upstream.http.line import Trouble
 from anyport.upstream.http.modern import version_field
-from anyport.upstream.http.outgoing import Outgoing, complaint, field
+from anyport.upstream.http.outgoing import Outgoing, complaint, field, trace_lines
 from anyport.upstream.http.standing import Standing
+from anyport.upstream.peer import Peer
+from anyport.upstream.sign import Again
 from anyport.wire import codec
 from anyport.wire.frame import METHOD_NOT_FOUND, Failure, Result
 from anyport.wire.http import ReplyHead
@@ -71,7 +75,9 @@ class Greeting:
         return legacy_peer(answer.result, self.introduction)
 
 
-_SESSION_ENDED: Final = Lost("has ended the session in which it was asked", Situation.MISBEHAVED)
+_SESSION_ENDED: Final = Lost(
+    "has ended the session in which it was asked", Situation.MISBEHAVED, again=Again.IF_SAFE
+)
 INITIALIZED: Final = codec.notification("notifications/initialized", None)
 
 
@@ -117,16 +123,18 @@ class SessionChannel(HttpChannel):
     def send(self, frame: bytes, call: Call | None) -> None:
         """Send a call, or something that is not answered."""
         if not isinstance(call, Post):
-            self.note(self.head, frame)
+            # An answer or a notice of a session that is gone means nothing in the next one.
+            if self._renewal is None:
+                self.note(self.head, frame)
             return
         call.channel = self
         call.frame = frame
         if self._renewal is not None:
             self._stranded.append(call)
         else:
-            call.head = self.head
+            call.head = self.head + trace_lines(call.fields) if call.fields else self.head
             call.session = self.session
-            self.client.request(self.head, frame, call)
+            self.client.request(call.head, frame, call)
 
     # What becomes of a call.
 
@@ -197,7 +205,7 @@ class SessionChannel(HttpChannel):
         try:
             peer, session = read_greeting(self._greeting, reply)
         except HandshakeFailed as error:
-            self._give_up(str(error))
+            self._give_up(str(error), error.timeout)
             return
         self.begin(session, peer.revision)
         self.connection.peer = peer
@@ -207,7 +215,7 @@ class SessionChannel(HttpChannel):
 
     def _renewed(self, reply: Reply) -> None:
         if reply.trouble is not None:
-            self._give_up(reply.trouble.words)
+            self._give_up(reply.trouble.words, reply.trouble.timeout)
             return
         self._end_renewal()
         self._on_renewed(self.connection)
@@ -216,7 +224,9 @@ class SessionChannel(HttpChannel):
         self._send_stranded()
 
     def _too_late(self) -> None:
-        self._give_up(f"it did not answer the handshake within {HANDSHAKE_SECONDS_MAX:g} s")
+        self.client.patience.tell(Timeout.HANDSHAKE)
+        words = f"it did not answer the handshake within {HANDSHAKE_SECONDS_MAX:g} s"
+        self._give_up(words, Timeout.HANDSHAKE)
 
     def _end_renewal(self) -> None:
         if self._renewal is not None:
@@ -225,18 +235,21 @@ class SessionChannel(HttpChannel):
             self._deadline.cancel()
         self._renewal = self._deadline = None
 
-    def _give_up(self, reason: str) -> None:
+    def _give_up(self, reason: str, timeout: Timeout | None) -> None:
         self._end_renewal()
         stranded, self._stranded = self._stranded, []
         self.over(reason)
         for post in stranded:
-            self.connection.settle(post, Lost(reason))
+            situation = Situation.NOT_RUNNING if timeout is None else Situation.TIMED_OUT
+            why = Lost(reason, situation, again=Again.ALWAYS, timeout=timeout)
+            self.connection.settle(post, why)
 
     def _send_stranded(self) -> None:
         stranded, self._stranded = self._stranded, []
         for post in stranded:
             if self.connection.waits_for(post):
-                post.head, post.session = self.head, self.session
+                post.head = self.head + trace_lines(post.fields)
+                post.session = self.session
                 self.send_again(post)
 
     # The end.
@@ -260,7 +273,7 @@ def read_greeting(greeting: Greeting, reply: Reply) -> tuple[Peer, str | None]:
     """
     if reply.head is None or reply.answer is None:
         if reply.trouble is not None:
-            raise HandshakeFailed(reply.trouble.words)
+            raise HandshakeFailed(reply.trouble.words, reply.trouble.timeout)
         words = "closed its stream" if reply.head is None else complaint(reply.head)
         raise HandshakeFailed(f"it {words}")
     peer = greeting.peer(reply.answer)

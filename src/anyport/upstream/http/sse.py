@@ -9,7 +9,10 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import urljoin
 
-from anyport.upstream.connection import Call, Connection
+from anyport.protocol.room import Held
+from anyport.protocol.timeouts import Timeout
+from anyport.upstream.call import Call
+from anyport.upstream.connection import Connection
 from anyport.upstream.handshake import HandshakeFailed
 from anyport.upstream.http.channel import ENDLESS_FACTOR, HttpChannel, Post, deliver
 from anyport.upstream.http.client import Client
@@ -20,11 +23,15 @@ from anyport.upstream.http.outgoing import (
     aimed,
     complaint,
     redirected,
+    trace_lines,
 )
 from anyport.upstream.http.place import BadUrl, Place
 from anyport.wire.events import Event, EventSplitter
 from anyport.wire.http import ReplyHead
 
+QUIET_PART: Final = 0.5
+"""Of the time in which something must come: after this the server is asked whether it is there.
+With the stream, all calls would be lost."""
 ENDPOINT_BYTES_MAX: Final = 8192
 """The address that a server gives for messages: it goes with every request."""
 
@@ -56,8 +63,8 @@ class EventsChannel(HttpChannel):
             return
         call.channel = self
         call.frame = frame
-        call.head = self.head
-        self.client.request(self.head, frame, call)
+        call.head = self.head + trace_lines(call.fields)
+        self.client.request(call.head, frame, call)
 
     def answered(self, post: Post, reply: ReplyHead, body: bytes) -> None:
         """The server has taken a call, or has not; the answer itself comes on the stream."""
@@ -78,10 +85,10 @@ class EventsChannel(HttpChannel):
         if not self._endpoint.done():
             self._endpoint.set_result(address)
 
-    def ended(self, reason: str) -> None:
+    def ended(self, reason: str, timeout: Timeout | None = None) -> None:
         """The stream is over, and with it the session."""
         if not self._endpoint.done():
-            self._endpoint.set_exception(HandshakeFailed(reason))
+            self._endpoint.set_exception(HandshakeFailed(reason, timeout))
             return
         self.over(reason)
         self.connection.end(reason)
@@ -101,14 +108,21 @@ class EventsChannel(HttpChannel):
 class Stream:
     """Takes the one stream."""
 
+    waits = Timeout.STREAM_IDLE
+
     def __init__(self, channel: EventsChannel) -> None:
         self.place = channel.outgoing.place
         """Where it comes from, after redirects."""
         self._channel = channel
         self._splitter = EventSplitter(channel.bytes_max)
+        self._held = Held(channel.client.room)
+        """What has come of the next event."""
         self.line: Line | None = None
         self._head = b""
         self._hops = 0
+        self._heard = False
+        """Whether anything has come since it was last looked at."""
+        self._timer: asyncio.TimerHandle | None = None
 
     def open(self, head: bytes) -> None:
         """Ask for it."""
@@ -117,14 +131,20 @@ class Stream:
 
     def close(self) -> None:
         """Nobody listens any more."""
+        self._rest()
+        self._held.let_go()
         self._channel.client.give_up(self)
 
     def opened(self, head: ReplyHead) -> None:
         """It is there."""
+        self._listen()
 
     def portion(self, portion: bytes) -> None:
         """The server says something."""
-        for event in self._splitter.feed(portion):
+        self._heard = True
+        events = self._splitter.feed(portion)
+        self._held.weigh(self._splitter)
+        for event in events:
             if isinstance(event, Event) and event.name == "endpoint":
                 self._channel.named(event.data[:ENDPOINT_BYTES_MAX].decode(errors="replace"))
             else:
@@ -146,8 +166,31 @@ class Stream:
 
     def closed(self, trouble: Trouble | None) -> None:
         """The stream is over."""
-        self._channel.ended("it closed its event stream" if trouble is None else trouble.words)
+        self._held.let_go()
+        self._rest()
+        if trouble is None:
+            self._channel.ended("it closed its event stream")
+        else:
+            self._channel.ended(trouble.words, trouble.timeout)
 
     def failed(self, trouble: Trouble) -> None:
         """No reply came."""
-        self._channel.ended(trouble.words)
+        self._channel.ended(trouble.words, trouble.timeout)
+
+    # A stream on which nothing comes may be one of a server that has nothing to say.
+
+    def _listen(self) -> None:
+        self._heard = False
+        seconds = self._channel.client.patience.stream_idle_seconds * QUIET_PART
+        self._timer = self._channel.loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        connection = self._channel.connection
+        if not self._heard and connection.peer is not None:
+            connection.own_requests += 1
+            connection.call("ping", None, lambda _: None)
+        self._listen()
+
+    def _rest(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()

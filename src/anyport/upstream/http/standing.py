@@ -9,6 +9,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from anyport.protocol.timeouts import Timeout
 from anyport.upstream.backoff import DELAY_SECONDS_MAX, Backoff
 from anyport.upstream.http.channel import ENDLESS_FACTOR, continued, hand_over
 from anyport.upstream.http.line import Line, Trouble
@@ -23,6 +24,8 @@ _NOT_NOW: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 
 class Standing:
     """Keeps one stream open."""
+
+    waits = Timeout.STREAM_IDLE
 
     def __init__(self, channel: "SessionChannel", chance: Callable[[], float]) -> None:
         self._channel = channel
