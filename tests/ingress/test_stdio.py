@@ -12,9 +12,10 @@ import uvloop
 
 from anyport.ingress import stdio as module
 from anyport.ingress.stdio import StdioIngress
-from anyport.protocol.exchange import Answered, Exchange, Session
+from anyport.protocol.exchange import Answered, Caller, Exchange, Session
+from anyport.protocol.front import Aside
 from anyport.protocol.legacy_front import Description
-from anyport.wire.frame import Notification
+from anyport.wire.frame import Failure, Notification, Result
 
 DEADLINE_SECONDS = 20.0
 PING = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n'
@@ -57,6 +58,9 @@ class FakeRelay:
     def heard(self, session: Session | None, notification: Notification) -> None:
         self.story.append(notification.method)
 
+    def aside(self, caller: Caller, said: Aside, answer: Result | Failure | None = None) -> None:
+        """Nothing is recorded here."""
+
 
 class Scene:
     """An ingress between two pipes, and the client at their other ends."""
@@ -64,6 +68,7 @@ class Scene:
     def __init__(self, stdin: int | None = None) -> None:
         self.relay = FakeRelay()
         self.flushed = 0
+        self.held = 0
         theirs, self.to = os.pipe()
         self.from_, ours = os.pipe()
         self.stdin, self.stdout = theirs if stdin is None else stdin, ours
@@ -72,6 +77,7 @@ class Scene:
             self.relay,
             profile="default",
             before_write=self._flush,
+            held=lambda: self.held,
             stdin=self.stdin,
             stdout=self.stdout,
         )
@@ -343,6 +349,25 @@ def test_descriptors_are_left_as_they_were_found(play: Play) -> None:
         await scene.ingress.run()
 
         assert os.get_blocking(scene.stdout)
+        scene.close()
+
+    play(story)
+
+
+def test_what_still_waits_for_its_record_is_waited_for(play: Play) -> None:
+    async def story() -> None:
+        scene = Scene()
+        scene.held = 1
+        async with asyncio.TaskGroup() as group:
+            served = group.create_task(scene.ingress.run())
+            scene.say(PING % 1)
+            scene.hang_up()
+            await until(lambda: scene.ids == [1])
+            await asyncio.sleep(0.01)
+            assert not served.done()
+            scene.held = 0
+            scene.ingress._outlet.note(b'{"jsonrpc":"2.0","id":2,"result":{}}')
+        assert scene.ids == [1, 2]
         scene.close()
 
     play(story)

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import Final
 
 from anyport.protocol.conversation import Conversation
+from anyport.protocol.errors import Pause
 from anyport.protocol.front import Relay
+from anyport.protocol.room import Held, Room
 from anyport.wire import codec
 from anyport.wire.backlog import Backlog
 from anyport.wire.framing import LineSplitter, Overlong, line
@@ -35,6 +37,8 @@ class Outlet:
         self._fd = fd
         self._before_write = before_write
         self._unsent = Backlog()
+        self.untaken = Held(Room())
+        """What the client has not taken: servers' large answers find less room then."""
         self._scheduled = False
         self._loop = asyncio.get_running_loop()
         # A terminal is shared with the shell that started us; it must stay as it is.
@@ -56,7 +60,7 @@ class Outlet:
             self._scheduled = True
             self._loop.call_soon(self._flush)
 
-    def end(self, frame: bytes, code: int | None = None) -> None:
+    def end(self, frame: bytes, code: int | None = None, pause: Pause | None = None) -> None:
         """Queue an answer: on a pipe it is a frame like any other."""
         self.note(frame)
 
@@ -83,6 +87,7 @@ class Outlet:
         except OSError:
             self._break()
             return
+        self.untaken.keep(self._unsent.size)
         if not self._unsent.size:
             if self.on_drained is not None:
                 self.on_drained()
@@ -101,6 +106,7 @@ class Outlet:
         """The client no longer reads."""
         self.broken = True
         self._unsent.clear()
+        self.untaken.let_go()
         if self.on_drained is not None:
             self.on_drained()
 
@@ -114,9 +120,12 @@ class StdioIngress:
         *,
         profile: str,
         before_write: Callable[[], None],
+        held: Callable[[], int] = lambda: 0,
         stdin: int = 0,
         stdout: int = 1,
     ) -> None:
+        self._held = held
+        """How many answers still wait for the record of them."""
         self._stdin = stdin
         self._loop = asyncio.get_running_loop()
         self._outlet = Outlet(stdout, before_write)
@@ -132,6 +141,10 @@ class StdioIngress:
         self._done = asyncio.Event()
         self._paused = False
         self._ended = False
+
+    def within(self, room: Room) -> None:
+        """Share the room for large messages with everybody else who holds some."""
+        self._outlet.untaken = Held(room)
 
     async def run(self) -> None:
         """Serve the client until its input has ended and everything is answered."""
@@ -200,5 +213,6 @@ class StdioIngress:
         if self._outlet.broken and not self._ended:
             self._end()
         answered = self.conversation.open_requests == 0 and self._outlet.unsent_bytes == 0
+        answered = answered and not self._held()
         if self._ended and (answered or self._outlet.broken):
             self._done.set()

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from anyport.config.schema import Token
@@ -16,6 +17,7 @@ from anyport.ingress.http.door import Door
 from anyport.ingress.http.endpoint import Endpoint
 from anyport.ingress.http.inlet import Inlet
 from anyport.ingress.http.older import OlderSessions
+from anyport.ingress.http.register import Register
 from anyport.ingress.http.reply import Reply
 from anyport.ingress.http.server import SWEEP_SECONDS, HttpIngress
 from anyport.ingress.http.sessions import Sessions
@@ -189,6 +191,7 @@ class Stage:
         tokens: tuple[Token, ...] = (),
         sessions_max: int = 100,
         idle_seconds: float = 600.0,
+        state: Path | None = None,
     ) -> None:
         self.relay = FakeRelay()
         self.address = ("", 0)
@@ -198,8 +201,14 @@ class Stage:
         self.asides: list[tuple[RequestHead, bytes, Reply]] = []
         door = Door(hosts=("localhost",), origins=(), tokens=tokens)
         seal = Seal([bytes(KEY_BYTES)])
+        clock = asyncio.get_running_loop().time
         self.sessions = Sessions(
-            self.relay, seal, os.urandom, sessions_max=sessions_max, idle_seconds=idle_seconds
+            self.relay,
+            seal,
+            os.urandom,
+            sessions_max=sessions_max,
+            idle_seconds=idle_seconds,
+            register=None if state is None else Register(state, clock),
         )
         self.older = OlderSessions(self.sessions, sessions_max)
         now = asyncio.get_running_loop().time()

@@ -6,7 +6,8 @@ import json
 import pytest
 
 from anyport.ingress.http import body as bodies
-from anyport.ingress.http.inlet import LINGER_BYTES_MAX, LINGER_SECONDS_MAX, PIPELINED_BYTES_MAX
+from anyport.ingress.http.inlet import LINGER_BYTES_MAX, PIPELINED_BYTES_MAX
+from anyport.ingress.http.patience import LINGER_SECONDS_MAX
 from anyport.protocol.exchange import Answered
 from anyport.wire.http import HEAD_BYTES_MAX
 from tests.ingress.http.stage import (

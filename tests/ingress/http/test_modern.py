@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from anyport.ingress.http.inlet import KEEP_ALIVE_SECONDS
 from anyport.ingress.http.modern import CALLERS_REMEMBERED_MAX
+from anyport.ingress.http.patience import KEEP_ALIVE_SECONDS
 from anyport.ingress.http.sessions import COMMIT_SECONDS
 from anyport.protocol.errors import invalid_params, not_running
 from anyport.protocol.exchange import Answered, Failed, Log, Notice, Refused
@@ -249,6 +249,22 @@ def test_the_memory_of_callers_is_bounded() -> None:
             visitor.send(post_modern("tools/list", {"_meta": about}))
 
         assert len(stage.endpoint.modern._callers) <= CALLERS_REMEMBERED_MAX
+
+    play(scene)
+
+
+def test_a_caller_whose_trace_is_new_in_every_request_pushes_nobody_out_of_memory() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.answer_at_once()
+        visitor = stage.visitor()
+        await visitor.ask(post_modern("tools/list"))
+        known = dict(stage.endpoint.modern._callers)
+        for number in range(CALLERS_REMEMBERED_MAX + 1):
+            about = {"_meta": {**META, "traceparent": f"00-{'a' * 32}-{number:016x}-01"}}
+            await visitor.ask(post_modern("tools/list", about))
+
+        assert known
+        assert stage.endpoint.modern._callers == known
 
     play(scene)
 

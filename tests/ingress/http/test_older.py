@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from anyport.config.schema import Token
-from anyport.ingress.http.inlet import KEEP_ALIVE_SECONDS
+from anyport.ingress.http.patience import KEEP_ALIVE_SECONDS
 from anyport.protocol.exchange import Answered
 from tests.ingress.http.stage import (
     Said,

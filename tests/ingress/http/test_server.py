@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from anyport.ingress.http import server as module
-from anyport.protocol.exchange import Answered, Exchange
+from anyport.protocol.errors import timed_out
+from anyport.protocol.exchange import Answered, Exchange, Failed
+from anyport.protocol.timeouts import Timeout
 from tests.ingress.http.stage import (
     Stage,
     get,
@@ -71,6 +73,25 @@ def test_the_answers_of_one_turn_leave_together() -> None:
     play(scene)
 
 
+def test_an_answer_that_memory_does_not_suffice_for_costs_its_own_connection_alone() -> None:
+    def scarce(raw: bytes) -> None:
+        raise MemoryError
+
+    async def scene(stage: Stage) -> None:
+        visitors = [stage.visitor() for _ in range(3)]
+        visitors[1].transport.write = scarce  # type: ignore[method-assign]
+        for visitor in visitors:
+            visitor.send(PING)
+        for exchange in stage.relay.exchanges:
+            exchange.end(Answered(b"{}"))
+        await settle()
+
+        assert [visitor.transport.how for visitor in visitors] == [None, "aborted", None]
+        assert visitors[0].reply.whole and visitors[2].reply.whole
+
+    play(scene)
+
+
 def test_who_finds_no_room_is_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CONNECTIONS_MAX", 2)
 
@@ -78,7 +99,7 @@ def test_who_finds_no_room_is_told_to_come_back(monkeypatch: pytest.MonkeyPatch)
         first, second, third = (stage.visitor() for _ in range(3))
         await settle()
         assert third.reply.status == 503
-        assert third.reply.head.get("retry-after") == "5"
+        assert 1 <= int(third.reply.head.get("retry-after") or 0) <= 5
         assert third.transport.how is not None
         assert first.replies == second.replies == []
         first.leave()
@@ -274,13 +295,19 @@ def test_a_gateway_that_stops_tells_newcomers_to_go_elsewhere() -> None:
     play(scene)
 
 
-def test_a_gateway_that_stops_waits_only_so_long() -> None:
+def test_a_gateway_that_stops_waits_only_so_long_and_says_so() -> None:
     async def scene(stage: Stage) -> None:
-        stage.visitor().send(PING)
+        visitor = stage.visitor()
+        visitor.send(PING)
 
+        def give_up(timeout: Timeout) -> None:
+            stage.last.end(Failed(timed_out("s", timeout, "")))
+
+        stage.ingress.give_up = give_up
         await (await draining(stage, seconds=3 * module.QUIET_SECONDS))
+        await settle()
 
-        assert not stage.last.ended
+        assert visitor.reply.json["error"]["data"] == {"server": "s", "timeout": "drain"}
 
     play(scene)
 

@@ -10,6 +10,7 @@ from anyport.ingress.http.inlet import Inlet
 from anyport.ingress.http.streams import (
     EVENT_BYTES_KEPT_MAX,
     EVENTS_KEPT_MAX,
+    REQUEST_ID_BYTES_MAX,
     RETRY_MS,
     STREAMS_KEPT_MAX,
     Plain,
@@ -202,6 +203,31 @@ def test_streams_that_have_ended_make_room_for_new_ones() -> None:
 
     assert len(shelf.streams) == STREAMS_KEPT_MAX
     assert open_one.id in shelf.streams
+
+
+def test_the_ids_of_events_name_the_shelf_and_the_request() -> None:
+    shelf = Shelf("0a1b")
+    named, unnamed = shelf.open(primed=True, request=b'"c-1"'), shelf.open(primed=True)
+    one, other = carried(named), carried(unnamed)
+
+    raw = b'"c-1"'.hex()
+    assert one.ids == [f"0a1b1.{raw}-0"]
+    assert other.ids == ["0a1b2-0"]
+    assert shelf.find(one.ids[0]) == (named, 0)
+
+
+def test_the_request_of_a_stream_on_another_shelf_is_known() -> None:
+    then, now = Shelf("0a1b"), Shelf("ffff")
+    (id,) = carried(then.open(primed=True, request=b'"c-1"')).ids
+    (alone,) = carried(then.open(primed=True)).ids
+    long = b'"%b"' % (b"x" * REQUEST_ID_BYTES_MAX)
+    (unnamed,) = carried(then.open(primed=True, request=long)).ids
+
+    assert now.find(id) is None
+    assert now.missing(id) == b'"c-1"'
+    assert then.missing(id) is None
+    for other in (alone, unnamed, "", "x", "0a1b1.-1", "0a1b1.zz-1", "0a1b1.7b-1", "0a1b1.5b5d-1"):
+        assert now.missing(other) is None
 
 
 def test_a_plain_stream_has_no_ids_and_ends_with_its_connection() -> None:

@@ -1,32 +1,25 @@
 """The body of a request as it comes in: counted or chunked, in any portions, within limits.
 
-One body has a limit, and so have all together: clients that send large requests, or that never
-finish them, must not take the memory that others need. Knows no connections and no JSON.
+One body has a limit, and all share the room for large messages: clients that send large requests,
+or that never finish them, must not take the memory that others need. Knows no connections and no
+JSON.
 """
 
 from typing import Final
 
+from anyport.protocol.errors import UNAVAILABLE
+from anyport.protocol.room import Held, Room
 from anyport.wire import codec
 from anyport.wire.http import BadMessage, Chunks
 
 BODY_BYTES_MAX: Final = codec.INBOUND.bytes_max
-BODIES_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Of all requests together that came in several portions and have not been answered."""
-
-
-class Room:
-    """What all bodies take up together."""
-
-    __slots__ = ("taken_bytes",)
-
-    def __init__(self) -> None:
-        self.taken_bytes = 0
+NO_ROOM: Final = "Too many large requests are waiting: try again later"
 
 
 class Body:
     """One body."""
 
-    __slots__ = ("_chunks", "_kept", "_length", "_room", "_size", "_taken", "rest")
+    __slots__ = ("_chunks", "_held", "_kept", "_length", "_size", "rest")
 
     def __init__(self, length: int, room: Room, *, kept: bool) -> None:
         """`length` is -1 for a chunked body. One that is not `kept` is only read to its end.
@@ -37,13 +30,11 @@ class Body:
         self.rest = b""
         """What came after its end."""
         self._length = length
-        self._room = room
+        self._held = Held(room)
         self._chunks = Chunks() if length < 0 else None
         self._size = 0
         """How much has come."""
         self._kept: bytearray | None = bytearray() if kept else None
-        self._taken = 0
-        """What this body takes up of the room."""
         if length > BODY_BYTES_MAX:
             raise _too_large()
 
@@ -60,29 +51,26 @@ class Body:
         else:
             pieces = self._chunks.feed(data)
             whole, self.rest = self._chunks.done, self._chunks.rest
-        grown = sum(map(len, pieces))
-        self._size += grown
+        self._size += sum(map(len, pieces))
         if self._size > BODY_BYTES_MAX:
             raise _too_large()
         if self._kept is not None:
-            self._taken += grown
-            self._room.taken_bytes += grown
-            if self._room.taken_bytes > BODIES_BYTES_MAX:
-                raise BadMessage(503, "Too many large requests are waiting: try again later")
+            if not self._held.keep(self._size):
+                raise BadMessage(UNAVAILABLE, NO_ROOM)
             for piece in pieces:
                 # As one piece: the smallest chunks must not take up the most.
                 self._kept += piece
         return whole
 
     def take(self) -> bytes:
-        """The body. It counts until it is let go: whoever answers it holds it meanwhile."""
-        kept, self._kept = self._kept, None
+        """The body. From now on it is for whoever answers it to say that it is held."""
+        kept = self._kept
+        self.let_go()
         return bytes(kept or b"")
 
     def let_go(self) -> None:
         """It takes up nothing any more."""
-        self._room.taken_bytes -= self._taken
-        self._taken = 0
+        self._held.let_go()
         self._kept = None
 
 

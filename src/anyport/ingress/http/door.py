@@ -99,6 +99,12 @@ class Door:
         """Who a request comes from, if it may come in at all."""
         return self._misdirected(head) or self._foreign(head) or self._principal(head)
 
+    def knows(self, principal: Principal) -> bool:
+        """Whether somebody who came in earlier would be let in now."""
+        if not self._tokens:
+            return principal == LOCAL
+        return any(principal == Principal(TOKEN_ISSUER, token.name) for token in self._tokens)
+
     def _misdirected(self, head: RequestHead) -> Denial | None:
         if not head.target.startswith("/"):
             # A whole URL would be a second word on which host is meant.

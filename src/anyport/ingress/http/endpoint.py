@@ -8,15 +8,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from anyport.ingress.http.inlet import JSON, NEVER, Inlet
+import msgspec
+
+from anyport.ingress.http.inlet import Inlet
 from anyport.ingress.http.modern import MODERN_STATUSES, ModernPosts
-from anyport.ingress.http.older import OlderSessions
+from anyport.ingress.http.older import OlderSession, OlderSessions
+from anyport.ingress.http.patience import NEVER
+from anyport.ingress.http.reply import JSON
+from anyport.ingress.http.resuming import STANDING, Witness, lost_answer
 from anyport.ingress.http.sessions import COMMIT_SECONDS, HTTP, HttpSession, Sessions
 from anyport.ingress.http.streams import PLAIN, Plain
 from anyport.ingress.http.visit import Goal, Visit
 from anyport.protocol import meta
 from anyport.protocol.conversation import Conversation
-from anyport.protocol.errors import Fault
+from anyport.protocol.errors import Fault, Pause
+from anyport.protocol.exchange import Teller
 from anyport.protocol.front import Relay
 from anyport.protocol.reading import PlainCall, Reading, read_plain_call, read_request
 from anyport.protocol.revision import NEWEST_MODERN, UNNEGOTIATED
@@ -36,6 +42,7 @@ class Endpoint:
         self.older = older
         self.draining = False
         self.modern = ModernPosts(relay, now)
+        self._relay = relay
         self.now = now
         """The time of the last sweep."""
         self._lone: set[Conversation] = set()
@@ -74,6 +81,7 @@ class Endpoint:
         if isinstance(frame, Request):
             self._request(inlet, visit, frame)
         elif isinstance(frame, BadFrame):
+            self._relay.aside(visit.stranger(HTTP), frame)
             error = codec.error(frame.code, frame.message)
             null = visit.revision is None or visit.revision.null_ids
             inlet.end(codec.failure(frame.id, error, null_id=null), frame.code)
@@ -100,10 +108,12 @@ class Endpoint:
     def _request(self, inlet: Inlet, visit: Visit, frame: Request) -> None:
         reading = read_request(frame)
         if isinstance(reading, Fault):
-            self._refuse(inlet, frame.id, reading, visit)
+            self._refuse(inlet, frame, reading, visit)
             return
+        if visit.context:
+            reading = msgspec.structs.replace(reading, carried=visit.context)
         if self.draining:
-            self._unavailable(inlet, frame.id, "The gateway is shutting down")
+            self._unavailable(inlet, visit, frame, "The gateway is shutting down")
         elif meta.PROTOCOL_VERSION in reading.about:
             self.modern.begin(inlet, visit, reading)
         elif frame.method == "initialize":
@@ -113,12 +123,13 @@ class Endpoint:
         elif visit.speaks_modern:
             self.modern.refuse_unopened(inlet, visit, reading)
         elif visit.revision is not None and visit.revision.names_version:
-            self._refuse_session(inlet, frame.id, 400, "Bad Request: Mcp-Session-Id is missing")
+            words = "Bad Request: Mcp-Session-Id is missing"
+            self._refuse_session(inlet, visit, frame, 400, words)
         else:
             self._alone(inlet, visit, partial(_ask, reading))
 
     def _in_session(self, inlet: Inlet, visit: Visit, id: str, reading: Reading) -> None:
-        session = self._session(inlet, visit, id, reading.frame.id)
+        session = self._session(inlet, visit, id, reading.frame)
         if session is None:
             return
         takes = visit.takes
@@ -126,12 +137,14 @@ class Endpoint:
             inlet.opener = session
             inlet.deadline = self.now + session.commit_seconds
         if not takes.json:
-            session.open_stream(inlet)
-        session.conversation.request(reading, inlet)
+            session.open_stream(inlet, reading.frame.id)
+        standing = reading.frame.method in STANDING
+        way = self._witness(inlet, session) if standing else inlet
+        session.conversation.request(reading, way)
 
     def _initialize(self, inlet: Inlet, visit: Visit, reading: Reading) -> None:
         if self.sessions.full:
-            self._unavailable(inlet, reading.frame.id, "Too many sessions are open")
+            self._unavailable(inlet, visit, reading.frame, "Too many sessions are open")
             return
         session = self.sessions.begin(visit.profile, visit.principal, self.now)
         session.conversation.request(reading, _Opening(inlet, visit, session, self.sessions))
@@ -161,12 +174,15 @@ class Endpoint:
             if session is None:
                 return
             session.conversation.take(frame, inlet)
+            if self.sessions.on_said is not None:
+                self.sessions.on_said(session, frame)
         elif isinstance(frame, Result | Failure):
-            words = "Invalid Request: an answer belongs to a session, and names it"
-            inlet.end(codec.failure(None, codec.error(-32600, words), null_id=False), -32600)
+            self._invalid(inlet, visit, "an answer belongs to a session, and names it")
             return
-        # Without a session nobody is known to be meant: a modern `notifications/cancelled` must
-        # not cancel by an id that any other client may have chosen too.
+        else:
+            # Without a session nobody is known to be meant: a modern `notifications/cancelled`
+            # must not cancel by an id that any other client may have chosen too.
+            self._relay.aside(visit.stranger(HTTP), frame)
         inlet.answer(202)
 
     def _batch(self, inlet: Inlet, visit: Visit, body: bytes) -> None:
@@ -175,15 +191,14 @@ class Endpoint:
             if session is None:
                 return
             inlet.opener = session
-            conversation = session.conversation
+            _batch(session.conversation, body, inlet, self._witness(inlet, session))
         elif (visit.version is None) if visit.revision is None else visit.revision.batches:
             self._alone(inlet, visit, lambda conversation, way: _batch(conversation, body, way))
-            return
         else:
-            words = "Invalid Request: this revision has no batches"
-            inlet.end(codec.failure(None, codec.error(-32600, words), null_id=False), -32600)
-            return
-        _batch(conversation, body, inlet)
+            self._invalid(inlet, visit, "this revision has no batches")
+
+    def _witness(self, inlet: Inlet, session: HttpSession) -> Witness:
+        return Witness(inlet, partial(self.sessions.remember, session))
 
     def _get(self, inlet: Inlet, visit: Visit) -> None:
         if visit.goal is Goal.SSE:
@@ -200,14 +215,15 @@ class Endpoint:
         if session is None:
             return
         inlet.deadline = NEVER
-        found = None
-        if visit.last_event_id is not None:
-            found = session.shelf.find(visit.last_event_id)
-        if found is None:
-            session.alone.carry(inlet)
-        else:
+        last = visit.last_event_id or ""
+        found, lost = session.shelf.find(last), session.lost(last)
+        if found is not None:
             stream, after = found
             stream.carry(inlet, after)
+        elif lost is not None:
+            Plain(inlet).end(lost_answer(lost))
+        else:
+            session.alone.carry(inlet)
 
     def _delete(self, inlet: Inlet, visit: Visit) -> None:
         if visit.session_id is None or visit.is_modern:
@@ -223,41 +239,73 @@ class Endpoint:
     # Refusals.
 
     def _session(
-        self, inlet: Inlet, visit: Visit, id: str, request_id: bytes | None
+        self, inlet: Inlet, visit: Visit, id: str, frame: Request | None
     ) -> HttpSession | None:
         """The session a request names; None if it has been refused for the lack of one."""
-        session = self.sessions.find(id, visit.profile, visit.principal)
+        whose = (id, visit.profile, visit.principal)
+        session = self.sessions.find(*whose) or self.sessions.resume(*whose, self.now)
         if session is None:
             words = "Session not found: it has ended; send initialize to open a new one"
-            self._refuse_session(inlet, request_id, 404, words)
+            self._refuse_session(inlet, visit, frame, 404, words)
             return None
         if visit.version is not None and visit.revision is None:
             words = f"Bad Request: Unsupported protocol version: {visit.version[:64]}"
-            self._refuse_session(inlet, request_id, 400, words)
+            self._refuse_session(inlet, visit, frame, 400, words)
             return None
         session.used = self.now
         return session
 
-    def _refuse_session(self, inlet: Inlet, id: bytes | None, status: int, words: str) -> None:
+    def _refuse_session(
+        self, inlet: Inlet, visit: Visit, frame: Request | None, status: int, words: str
+    ) -> None:
         error = codec.error(-32600 if status == 400 else -32001, words)
+        id = None if frame is None else frame.id
+        if frame is not None:
+            self._relay.aside(visit.stranger(HTTP), frame, Failure(frame.id, error))
         inlet.answer(status, codec.failure(id, error, null_id=False), (JSON,))
 
-    def _refuse(self, inlet: Inlet, id: bytes, fault: Fault, visit: Visit) -> None:
+    def _invalid(self, inlet: Inlet, visit: Visit, words: str) -> None:
+        frame = BadFrame(-32600, f"Invalid Request: {words}")
+        self._relay.aside(visit.stranger(HTTP), frame)
+        error = codec.error(frame.code, frame.message)
+        inlet.end(codec.failure(None, error, null_id=False), frame.code)
+
+    def _refuse(self, inlet: Inlet, frame: Request, fault: Fault, visit: Visit) -> None:
         if visit.speaks_modern:
             inlet.statuses = MODERN_STATUSES
         revision = visit.revision or UNNEGOTIATED
-        inlet.end(codec.failure(id, fault.render(revision)), fault.code(revision))
+        error = fault.render(revision)
+        self._relay.aside(visit.stranger(HTTP), frame, Failure(frame.id, error))
+        inlet.end(codec.failure(frame.id, error), fault.code(revision))
 
-    def _unavailable(self, inlet: Inlet, id: bytes, words: str) -> None:
-        body = codec.failure(id, codec.error(-32000, words))
+    def _unavailable(self, inlet: Inlet, visit: Visit, frame: Request, words: str) -> None:
+        error = codec.error(-32000, words)
+        self._relay.aside(visit.stranger(HTTP), frame, Failure(frame.id, error))
+        body = codec.failure(frame.id, error)
         inlet.answer(503, body, (JSON, ("retry-after", RETRY_SECONDS)))
 
     def end_all(self) -> None:
         """End what would otherwise never end: subscriptions get their result, streams close."""
         self.modern.end_all()
         for session in self.sessions:
-            self.sessions.end(session)
+            self.sessions.leave(session)
         self.older.end_all()
+
+    def send_away(self) -> None:
+        """Have those go elsewhere who wait for nothing in particular; who asked is answered."""
+        self.modern.end_all()
+        for session in self.sessions:
+            session.part()
+        for older in self.older:
+            if not older.conversation.open_requests:
+                self.older.end(older)
+
+    def part(self, session: HttpSession | OlderSession) -> None:
+        """End a session that its client has not ended."""
+        if isinstance(session, HttpSession):
+            self.sessions.end(session)
+        else:
+            self.older.end(session)
 
 
 class _Opening:
@@ -276,10 +324,10 @@ class _Opening:
     def note(self, *frames: bytes) -> None:
         """Nothing happens before the answer."""
 
-    def end(self, frame: bytes, code: int | None = None) -> None:
+    def end(self, frame: bytes, code: int | None = None, pause: Pause | None = None) -> None:
         """The session is open, or refused."""
         if code is not None:
-            self._inlet.end(frame, code)
+            self._inlet.end(frame, code, pause)
             return
         self._sessions.add(self._session)
         named = ("mcp-session-id", self._session.id)
@@ -294,7 +342,9 @@ def _ask(reading: Reading, conversation: Conversation, inlet: Inlet) -> None:
     conversation.request(reading, inlet)
 
 
-def _batch(conversation: Conversation, body: bytes, inlet: Inlet) -> None:
+def _batch(
+    conversation: Conversation, body: bytes, inlet: Inlet, way: Teller | None = None
+) -> None:
     """Take a batch; one of notifications and answers alone has no answer of its own."""
-    if not conversation.take_batch(body, inlet):
+    if not conversation.take_batch(body, way or inlet):
         inlet.answer(202)

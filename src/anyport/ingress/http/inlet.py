@@ -9,11 +9,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, cast
 
+from anyport.ingress.http import patience
 from anyport.ingress.http.body import Body
-from anyport.ingress.http.reply import Fields, Host, Opener, Stream
+from anyport.ingress.http.patience import IDLE_SECONDS_MAX, KEEP_ALIVE_SECONDS, NEVER
+from anyport.ingress.http.reply import JSON, Fields, Host, Opener, Stream, status_of
 from anyport.ingress.http.visit import Visit
+from anyport.protocol.errors import UNAVAILABLE, Pause
 from anyport.protocol.exchange import Pending
 from anyport.protocol.principal import LOCAL, Principal
+from anyport.protocol.room import Held
+from anyport.protocol.timeouts import Timeout
 from anyport.wire import codec
 from anyport.wire.http import (
     END,
@@ -25,28 +30,16 @@ from anyport.wire.http import (
     streaming_head,
 )
 
-HEAD_SECONDS_MAX: Final = 10.0
-"""From the first byte of a request, or from the connection, to the end of its head."""
-BODY_SECONDS_MAX: Final = 30.0
-"""From there to the end of its body."""
-IDLE_SECONDS_MAX: Final = 75.0
-"""Between two requests on one connection."""
-STALLED_SECONDS_MAX: Final = 30.0
-"""A client that stopped reading has this long to go on."""
 STREAM_UNSENT_BYTES_MAX: Final = 1024 * 1024
 """What may wait for a client that reads its stream too slowly; then the stream is ended."""
 ANSWERS_UNSENT_BYTES_MAX: Final = 32 * 1024 * 1024
-"""The same for a stream that carries the answers of many calls, which may be large."""
-STREAMS_UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024
-"""What may wait for all such clients together; then there is no difference any more."""
-LINGER_SECONDS_MAX: Final = 2.0
+"""The same for a stream that carries the answers of many calls, which may be large, as long as
+there is room for such."""
 LINGER_BYTES_MAX: Final = 4 * 1024 * 1024
-"""A client that was refused may send so much more, for so long, until it reads that it was."""
+"""A client that was refused may send so much more, until it reads that it was."""
 PIPELINED_BYTES_MAX: Final = 64 * 1024
 """What may come while a request is being answered; then nothing more is read."""
 
-KEEP_ALIVE_SECONDS: Final = 15.0
-"""Intermediaries cut a stream on which nothing has moved for a minute, some sooner."""
 KEEP_ALIVE: Final = b": \n"
 """A comment, and no empty line after it: that would end an event, and older Python clients make an
 empty one of it as soon as any event before had an id, and then complain that it is no JSON."""
@@ -55,8 +48,6 @@ LARGE_BYTES: Final = 16 * 1024
 """What is larger is not copied just to be sent in one piece."""
 TLS_HELLO: Final = b"\x16"
 """How a client begins that thinks TLS is spoken here."""
-NEVER: Final = float("inf")
-JSON: Final = ("content-type", "application/json")
 _OK_JSON: Final = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
 )
@@ -66,33 +57,19 @@ class Inlet(asyncio.Protocol):
     """One connection, and the way back for the request on it."""
 
     __slots__ = (
-        "_body",
-        "_held",
-        "_host",
-        "_known",
-        "_refused",
-        "_visit",
-        "_waits",
-        "bare",
-        "busy",
-        "deadline",
-        "exchange",
-        "last",
-        "on_closed",
-        "opener",
-        "principal",
-        "stalled",
-        "statuses",
-        "stream",
-        "streaming",
-        "transport",
-        "unsent_bytes_max",
+        *("_body", "_held", "_host", "_known", "_refused", "_untaken", "_visit", "_waits"),
+        *("bare", "busy", "deadline", "exchange", "last", "on_closed", "opened", "opener"),
+        *("principal", "stalled", "statuses", "stream", "streaming", "transport"),
+        *("unsent_bytes_max", "until"),
     )
 
     def __init__(self, host: Host) -> None:
         self.transport: asyncio.Transport | None = None
         self.principal: Principal = LOCAL
         self.deadline = NEVER
+        self.opened = 0.0
+        self.until = NEVER
+        """When its next answer is its last one; nothing is cut short for that."""
         self.busy = False
         """A request is being answered."""
         self.bare = False
@@ -121,16 +98,20 @@ class Inlet(asyncio.Protocol):
         """Once something was refused: one, and the bytes since, which nobody looks at."""
         self._visit: Visit | None = None
         self._body: Body | None = None
-        """Of a request that did not come in one piece, until it is answered."""
+        """Of a request that did not come in one piece, until it is whole."""
+        self._untaken = Held(host.room)
+        """What the client has not read."""
 
     # What the loop tells.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's has no such base.
-        self.deadline = self._host.now + HEAD_SECONDS_MAX
+        self.opened = now = self._host.now
+        self.until = patience.until(now, self._host.chance())
+        self.deadline = now + patience.HEAD_SECONDS_MAX
         if not self._host.arrived(self):
-            self.refuse(503, "Too many connections", (("retry-after", "5"),))
+            self.refuse(UNAVAILABLE, "Too many connections")
             self.hang_up()
 
     def data_received(self, data: bytes) -> None:
@@ -150,6 +131,7 @@ class Inlet(asyncio.Protocol):
         self.transport = None
         self.deadline = NEVER
         self._let_go()
+        self._untaken.let_go()
         self._host.gone(self)
         if self.stream is not None:
             self.stream.cut(self)
@@ -163,13 +145,15 @@ class Inlet(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read as fast as we write; so it is not read from, either."""
         self.stalled = True
-        self.deadline = self._host.now + STALLED_SECONDS_MAX
+        self.recount()
+        self.deadline = self._host.now + patience.STALLED_SECONDS_MAX
         if self.transport is not None:
             self.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """It has caught up."""
         self.stalled = False
+        self._untaken.let_go()
         self.deadline = self._host.now + (KEEP_ALIVE_SECONDS if self.busy else IDLE_SECONDS_MAX)
         if self._waits:
             self._go_on()
@@ -210,7 +194,7 @@ class Inlet(asyncio.Protocol):
             if len(data) > HEAD_BYTES_MAX:
                 raise BadMessage(431, f"The header fields have more than {HEAD_BYTES_MAX} bytes")
             if not self._held and data:
-                self.deadline = self._host.now + HEAD_SECONDS_MAX
+                self.deadline = self._host.now + patience.HEAD_SECONDS_MAX
             self._held = data
             return b""
         self._held = b""
@@ -224,17 +208,17 @@ class Inlet(asyncio.Protocol):
                 return b""
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._visit, self._body = visit, body
-        self.deadline = self._host.now + BODY_SECONDS_MAX
+        self.deadline = self._host.now + patience.BODY_SECONDS_MAX
         return data[end + 4 :]
 
     def _serve(self, visit: Visit, body: Body) -> None:
-        self._visit, self._held = None, body.rest
+        self._visit, self._body, self._held = None, None, body.rest
         self.busy = True
         self.deadline = NEVER
         self._host.serve(self, visit, body.take())
 
     def _let_go(self) -> None:
-        """The request on this connection takes up nothing any more."""
+        """The request that was coming takes up nothing any more."""
         body, self._body = self._body, None
         if body is not None:
             body.let_go()
@@ -244,7 +228,6 @@ class Inlet(asyncio.Protocol):
         self.streaming = self.bare = False
         self.exchange = self.stream = self.opener = self.on_closed = None
         self.deadline = self.deadline if self.stalled else self._host.now + IDLE_SECONDS_MAX
-        self._let_go()
         if self.last:
             self.hang_up()
         elif self._held:
@@ -276,26 +259,27 @@ class Inlet(asyncio.Protocol):
         if self.stream is not None:
             self.stream.note(*frames)
 
-    def end(self, frame: bytes, code: int | None = None) -> None:
+    def end(self, frame: bytes, code: int | None = None, pause: Pause | None = None) -> None:
         """The answer."""
         self.exchange = None
         if self.stream is not None:
             self.stream.end(frame)
-        elif code is None:
+        elif code is None and pause is None:
             if self.transport is not None:
                 if len(frame) < LARGE_BYTES:
                     self._host.send(self, _OK_JSON % (len(frame), frame))
                 else:
                     self._host.send(self, _OK_JSON % (len(frame), b""))
                     self._host.send(self, frame)
-                if not (self._held or self.last or self._body):
+                if not (self._held or self.last):
                     self.busy = False
                     self.opener = None
                     self.deadline = self._host.now + IDLE_SECONDS_MAX
                 else:
                     self._next()
         else:
-            self.answer(self.statuses.get(code, 200), frame, (JSON,))
+            status, fields = status_of(code, pause, self.statuses)
+            self.answer(status, frame, fields)
 
     # Answers of any kind.
 
@@ -303,6 +287,10 @@ class Inlet(asyncio.Protocol):
     def unsent_bytes(self) -> int:
         """What the client has not taken yet."""
         return 0 if self.transport is None else self.transport.get_write_buffer_size()
+
+    def recount(self) -> None:
+        """See how much a client that has stopped reading has not taken."""
+        self._untaken.keep(self.unsent_bytes)
 
     def answer(self, status: int, body: bytes = b"", fields: Fields = ()) -> None:
         """The whole answer."""
@@ -323,6 +311,8 @@ class Inlet(asyncio.Protocol):
         if self.transport is None:
             self.deadline = NEVER
         elif self.stalled or self._refused or self.transport.is_closing():
+            if self.stalled:
+                self._host.timed_out(Timeout.IDLE)
             self.transport.abort()
         elif self.busy:
             self.deadline = self._host.now + KEEP_ALIVE_SECONDS
@@ -331,8 +321,12 @@ class Inlet(asyncio.Protocol):
             if self.stream is not None:
                 self.write(KEEP_ALIVE)
         else:
-            if self._visit is not None or self._held:
-                self.refuse(408, "The request did not come in time")
+            read, begun = self._visit is not None, bool(self._held)
+            open_seconds = self._host.now - self.opened
+            timeout = patience.overdue(head_read=read, begun=begun, open_seconds=open_seconds)
+            self._host.timed_out(timeout)
+            if read or begun:
+                self.refuse(408, patience.words(timeout), timeout=timeout)
             self.hang_up()
 
     def start(self, status: int, fields: Fields) -> None:
@@ -356,8 +350,7 @@ class Inlet(asyncio.Protocol):
 
         One message may be larger than what may wait: it is what waits before it that counts.
         """
-        crowded = self._host.unsent_bytes > STREAMS_UNSENT_BYTES_MAX
-        most = STREAM_UNSENT_BYTES_MAX if crowded else self.unsent_bytes_max
+        most = STREAM_UNSENT_BYTES_MAX if self._host.room.full else self.unsent_bytes_max
         good = not self.streaming or self.unsent_bytes <= most
         if not good and self.transport is not None:
             self.transport.abort()
@@ -370,17 +363,23 @@ class Inlet(asyncio.Protocol):
                 self._host.send(self, LAST_CHUNK)
             self._next()
 
-    def refuse(self, status: int, words: str, fields: Fields = ()) -> None:
+    def refuse(
+        self, status: int, words: str, fields: Fields = (), timeout: Timeout | None = None
+    ) -> None:
         """Answer what is no request, and take no other: nobody knows where the next one begins."""
         if self.transport is None:
             return
-        body = codec.failure(None, codec.error(-32600, words), null_id=False)
+        data = None if timeout is None else b'{"timeout":"%b"}' % timeout.value.encode()
+        body = codec.failure(None, codec.error(-32600, words, data), null_id=False)
+        if status == UNAVAILABLE:
+            why = "connections" if self._visit is None else "bytes"
+            fields = (*fields, ("retry-after", str(self._host.room.turn_away(why))))
         closing = (*fields, JSON, ("connection", "close"))
         raw = reply_head(status, closing, b"Content-Length: %d\r\n" % len(body)) + body
         self._host.send(self, raw)
         self._held, self.busy, self._refused = b"", True, 1
         self._let_go()
-        self.deadline = self._host.now + LINGER_SECONDS_MAX
+        self.deadline = self._host.now + patience.LINGER_SECONDS_MAX
         asyncio.get_running_loop().call_soon(self._say_no_more)
 
     def _say_no_more(self) -> None:
@@ -393,5 +392,5 @@ class Inlet(asyncio.Protocol):
         """Close the connection when all that was said has been sent."""
         transport = self.transport
         if transport is not None:
-            self.deadline = self._host.now + STALLED_SECONDS_MAX
+            self.deadline = self._host.now + patience.STALLED_SECONDS_MAX
             asyncio.get_running_loop().call_soon(transport.close)

@@ -8,10 +8,12 @@ from collections.abc import Hashable
 from functools import partial
 from typing import Final
 
-from anyport.ingress.http.inlet import JSON, Inlet
+from anyport.ingress.http.inlet import Inlet
+from anyport.ingress.http.reply import JSON
 from anyport.ingress.http.sessions import COMMIT_SECONDS, HTTP
 from anyport.ingress.http.streams import PLAIN, Plain
 from anyport.ingress.http.visit import Visit
+from anyport.protocol import meta
 from anyport.protocol.errors import Fault, method_not_found
 from anyport.protocol.exchange import Answered, Caller, Exchange, Happening
 from anyport.protocol.front import ENDINGS, Relay, modern_caller, tell_ending
@@ -21,6 +23,7 @@ from anyport.protocol.principal import Principal
 from anyport.protocol.reading import CALL, PlainCall, Reading, split_token
 from anyport.protocol.revision import NEWEST_MODERN
 from anyport.wire import codec
+from anyport.wire.frame import Failure, Request
 
 CALLERS_REMEMBERED_MAX: Final = 512
 CALLER_BYTES_REMEMBERED_MAX: Final = 1024
@@ -56,15 +59,17 @@ class ModernPosts:
         inlet.statuses = MODERN_STATUSES
         caller = self._caller(visit, reading)
         if isinstance(caller, Fault):
-            self._refuse(inlet, frame.id, caller)
+            self._refuse(inlet, visit.stranger(HTTP), frame, caller)
             return
         method = find_method(frame.method, caller.revision)
         if method is None:
-            self._refuse(inlet, frame.id, method_not_found(frame.method))
+            self._refuse(inlet, caller, frame, method_not_found(frame.method))
             return
         if method.name == LISTEN and not visit.takes.stream:
             words = "subscriptions/listen is answered by a stream: accept text/event-stream"
-            inlet.answer(406, codec.failure(frame.id, codec.error(-32600, words)), (JSON,))
+            error = codec.error(-32600, words)
+            self._relay.aside(caller, frame, Failure(frame.id, error))
+            inlet.answer(406, codec.failure(frame.id, error), (JSON,))
             return
         exchange = Exchange(
             id=frame.id,
@@ -76,6 +81,7 @@ class ModernPosts:
             tell=self.tell,
             progress_token=reading.progress_token,
             param_fields=visit.param_fields,
+            carried=reading.carried,
         )
         inlet.exchange = exchange
         if visit.takes.stream:
@@ -96,8 +102,8 @@ class ModernPosts:
             return visit.disagreement(reading, caller.revision.name) or caller
         agrees = partial(visit.disagreement, reading)
         found = modern_caller(reading.about, visit.profile, visit.principal, HTTP, agrees)
-        lasting = token == reading.progress_token and len(raw) <= CALLER_BYTES_REMEMBERED_MAX
-        if isinstance(found, Caller) and lasting:
+        lasting = token == reading.progress_token and meta.TRACEPARENT not in reading.about
+        if isinstance(found, Caller) and lasting and len(raw) <= CALLER_BYTES_REMEMBERED_MAX:
             if len(self._callers) >= CALLERS_REMEMBERED_MAX:
                 self._callers.clear()
             self._callers[key] = found
@@ -122,7 +128,7 @@ class ModernPosts:
         else:
             missing = modern_caller(reading.about, visit.profile, visit.principal, HTTP)
             fault = missing if isinstance(missing, Fault) else method_not_found("")
-        self._refuse(inlet, reading.frame.id, fault)
+        self._refuse(inlet, visit.stranger(HTTP), reading.frame, fault)
 
     def repeat(self, inlet: Inlet, visit: Visit, plain: PlainCall) -> bool:
         """Make a call again; False if it has to be looked at like any other."""
@@ -155,8 +161,13 @@ class ModernPosts:
     def end_all(self) -> None:
         """Give every subscription its result."""
         for exchange in list(self.listening):
-            exchange.end(Answered(b"{}"))
+            self.part(exchange)
 
-    def _refuse(self, inlet: Inlet, id: bytes, fault: Fault) -> None:
+    def part(self, exchange: Exchange) -> None:
+        """Give a subscription its result."""
+        exchange.end(Answered(b"{}"))
+
+    def _refuse(self, inlet: Inlet, caller: Caller, frame: Request, fault: Fault) -> None:
         error = fault.render(NEWEST_MODERN)
-        inlet.end(codec.failure(id, error), fault.code(NEWEST_MODERN))
+        self._relay.aside(caller, frame, Failure(frame.id, error))
+        inlet.end(codec.failure(frame.id, error), fault.code(NEWEST_MODERN))

@@ -7,10 +7,12 @@ say; the transport does not tell.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from anyport.ingress.http.inlet import ANSWERS_UNSENT_BYTES_MAX, JSON, Inlet
+from anyport.ingress.http.inlet import ANSWERS_UNSENT_BYTES_MAX, Inlet
+from anyport.ingress.http.reply import JSON
 from anyport.ingress.http.sessions import SSE, Belonging, Sessions
 from anyport.ingress.http.streams import Plain
 from anyport.ingress.http.visit import Visit
+from anyport.protocol.errors import Pause
 from anyport.wire import codec
 from anyport.wire.events import event
 
@@ -34,7 +36,7 @@ class OlderSession:
         """Send frames."""
         self.stream.note(*frames)
 
-    def end(self, frame: bytes, code: int | None = None) -> None:
+    def end(self, frame: bytes, code: int | None = None, pause: Pause | None = None) -> None:
         """Send an answer: here it is a frame like any other."""
         self.stream.note(frame)
 
@@ -46,14 +48,14 @@ class OlderSessions:
         self.known: dict[str, OlderSession] = {}
         self.draining = False
         self._sessions = sessions
-        self._sessions_max = sessions_max
+        self.sessions_max = sessions_max
 
     def __iter__(self) -> Iterator[OlderSession]:
         return iter(list(self.known.values()))
 
     def open(self, inlet: Inlet, visit: Visit) -> None:
         """A client opens its stream; it is told where to post."""
-        if self.draining or len(self.known) >= self._sessions_max:
+        if self.draining or len(self.known) >= self.sessions_max:
             words = "Too many sessions are open"
             inlet.answer(503, _error(words), (JSON, ("retry-after", "5")))
             return
@@ -80,9 +82,13 @@ class OlderSessions:
 
     def end_all(self) -> None:
         """Close every stream."""
-        for session in list(self.known.values()):
-            session.stream.close()
-            self._end(session)
+        for session in self:
+            self.end(session)
+
+    def end(self, session: OlderSession) -> None:
+        """Close a stream, and with it the session."""
+        session.stream.close()
+        self._end(session)
 
     def _closer(self, session: OlderSession) -> Callable[[], None]:
         return lambda: self._end(session)

@@ -1,17 +1,31 @@
 """How requests over HTTP are answered: what answers see of a connection, and it of the ingress."""
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Protocol
 
-from anyport.ingress.http.body import Room
 from anyport.ingress.http.visit import Visit
+from anyport.protocol.errors import Pause
 from anyport.protocol.principal import Principal
+from anyport.protocol.room import Room
+from anyport.protocol.timeouts import Timeout
 from anyport.wire.http import Heads, RequestHead
 
 if TYPE_CHECKING:  # It imports this file.
     from anyport.ingress.http.inlet import Inlet
 
 Fields = Iterable[tuple[str, str]]
+JSON: Final = ("content-type", "application/json")
+
+
+def status_of(
+    code: int | None, pause: Pause | None, statuses: Mapping[int, int]
+) -> tuple[int, Fields]:
+    """The status of an answer that is an error, or puts its client off, and its header fields."""
+    status = 200 if code is None else statuses.get(code, 200)
+    if pause is None:
+        return status, (JSON,)
+    after = () if pause.seconds is None else (("retry-after", str(pause.seconds)),)
+    return pause.status or status, (JSON, *after)
 
 
 class Reply(Protocol):
@@ -58,9 +72,15 @@ class Host(Protocol):
     now: float
     """The time of the last sweep: near enough for deadlines of seconds."""
     room: Room
-    """For bodies."""
-    unsent_bytes: int
-    """What clients that read too slowly had not taken at the last sweep."""
+    """For bodies that are coming, and for what clients that read too slowly have not taken."""
+
+    @property
+    def timed_out(self) -> Callable[[Timeout], None]:
+        """Told whenever a client took too long."""
+
+    @property
+    def chance(self) -> Callable[[], float]:
+        """A number from 0 to 1."""
 
     def arrived(self, inlet: "Inlet") -> bool:
         """A connection was opened; False if there is no room for it."""

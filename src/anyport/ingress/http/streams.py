@@ -3,10 +3,16 @@
 Each stream of a session counts its events. What has been sent is kept within bounds, so that a
 client that lost its connection can ask for what came after the last event it saw (and only for
 events of that stream). Knows events and connections; not what the frames mean.
+
+The id of an event is `{shelf}{stream}[.{request}]-{number}`: a shelf is named by chance, so that
+what another process sent is never taken for its own, and the request that a stream answers is
+named in it, so that its client can be told when the answer is lost with that process.
 """
 
 from collections.abc import Sequence
 from typing import Final
+
+import msgspec
 
 from anyport.ingress.http.inlet import Inlet
 from anyport.wire.events import numbered_events, plain_events
@@ -17,6 +23,8 @@ EVENT_BYTES_KEPT_MAX: Final = 1024 * 1024
 """Of one session; a larger event is sent but cannot be asked for again."""
 STREAMS_KEPT_MAX: Final = 64
 """Of one session; the oldest that has ended makes room."""
+REQUEST_ID_BYTES_MAX: Final = 64
+"""A longer one does not travel in the ids of its events; a UUID is far shorter."""
 RETRY_MS: Final = 1000
 """How long a client should wait before it comes back for the rest of a stream."""
 HEADERS: Final = (
@@ -29,9 +37,10 @@ HEADERS: Final = (
 class Shelf:
     """The events one session keeps, oldest first."""
 
-    __slots__ = ("_bytes", "_count", "_kept", "_opened", "streams")
+    __slots__ = ("_bytes", "_count", "_kept", "_name", "_opened", "streams")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self._name = name
         self.streams: dict[str, Resumable] = {}
         self._kept: list[tuple[Resumable, int, Sequence[bytes]]] = []
         """What was sent at once, with the number of the first event of it."""
@@ -39,13 +48,16 @@ class Shelf:
         self._bytes = 0
         self._opened = 0
 
-    def open(self, *, primed: bool) -> "Resumable":
-        """A new stream."""
+    def open(self, *, primed: bool, request: bytes | None = None) -> "Resumable":
+        """A new stream, which may be for the answer to a request."""
         if len(self.streams) >= STREAMS_KEPT_MAX:
             oldest = next((id for id, stream in self.streams.items() if stream.ended), "")
             self.streams.pop(oldest, None)
         self._opened += 1
-        stream = Resumable(f"{self._opened:x}", self, primed=primed)
+        id = f"{self._name}{self._opened:x}"
+        if request is not None and len(request) <= REQUEST_ID_BYTES_MAX:
+            id = f"{id}.{request.hex()}"
+        stream = Resumable(id, self, primed=primed)
         self.streams[stream.id] = stream
         return stream
 
@@ -85,6 +97,19 @@ class Shelf:
             return None
         at = int(number[:9])
         return (stream, at) if at <= stream.count else None
+
+    def missing(self, last_event_id: str) -> bytes | None:
+        """The raw id of the request whose answer was on a stream of some other shelf."""
+        stream, dash, _ = last_event_id.partition("-")
+        _, dot, named = stream.partition(".")
+        if not dot or not dash or stream.startswith(self._name):
+            return None
+        try:
+            raw = bytes.fromhex(named[: 2 * REQUEST_ID_BYTES_MAX])
+            msgspec.json.decode(raw, type=str | int | float)
+        except (ValueError, msgspec.DecodeError):
+            return None
+        return raw
 
 
 class Resumable:

@@ -6,6 +6,7 @@ the body says is decided later, and may overrule it.
 
 from collections.abc import Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import Final
 from urllib.parse import parse_qs, unquote
 
@@ -19,11 +20,13 @@ from anyport.ingress.http.door import (
     accepts,
     post_media,
 )
+from anyport.protocol.capability import NOTHING
 from anyport.protocol.errors import Fault, Situation
+from anyport.protocol.exchange import Caller
 from anyport.protocol.headers import NAMED_BY, decode_value
 from anyport.protocol.principal import LOCAL, Principal
 from anyport.protocol.reading import Reading
-from anyport.protocol.revision import Era, Revision, find_revision
+from anyport.protocol.revision import UNNEGOTIATED, Era, Revision, find_revision
 from anyport.wire import members
 from anyport.wire.http import RequestHead, read_request_head
 
@@ -75,8 +78,21 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     param_fields: tuple[tuple[str, str], ...] = ()
     repeated: str | None = None
     """A header that must stand once and stands twice, or is not written as it must be."""
+    context: Mapping[str, str] = MappingProxyType({})
+    """The trace that the head names; see `tracing`. Never a reason to decide anything."""
     straight: bool = False
     """A message to an endpoint, and nothing about it is unusual: see `_is_straight`."""
+
+    def stranger(self, transport: str) -> Caller:
+        """Whoever sends this, where nothing more is known of them."""
+        return Caller(
+            profile=self.profile,
+            session=None,
+            revision=self.revision or UNNEGOTIATED,
+            capabilities=NOTHING,
+            principal=self.principal,
+            transport=transport,
+        )
 
     @property
     def is_modern(self) -> bool:
@@ -123,9 +139,9 @@ class Reception:
     """Makes visits out of heads."""
 
     def __init__(self, door: Door, profiles: Mapping[str, object], default: str | None) -> None:
-        self._door = door
+        self.door = door
         self._profiles = profiles
-        self._default = default
+        self.default = default
         """The profile at `/mcp` itself."""
 
     def read(self, raw: bytes) -> Visit:
@@ -137,7 +153,7 @@ class Reception:
         head = read_request_head(raw)
         length = -1 if head.body_length is None else head.body_length
         goal, profile = self._find(head.target)
-        admitted = self._door.admit(head)
+        admitted = self.door.admit(head)
         if isinstance(admitted, Denial):
             return Visit(head=head, goal=goal, length=length, denial=admitted)
         if goal in (Goal.ASIDE, Goal.NOWHERE):
@@ -178,7 +194,7 @@ class Reception:
         head, *rest = [unquote(part) for part in path.strip("/").split("/")]
         if head != "mcp" or rest[1:] == ["info"] or len(rest) > 2:
             return Goal.ASIDE, ""
-        profile = rest[0] if rest else self._default
+        profile = rest[0] if rest else self.default
         if profile is None or profile not in self._profiles:
             return Goal.NOWHERE, profile or ""
         goals = {(): Goal.MCP, ("sse",): Goal.SSE, ("messages",): Goal.MESSAGES}
