@@ -22,9 +22,12 @@ from anyport.protocol.freshness import Freshness
 from anyport.protocol.method import METHODS, Kind
 from anyport.protocol.principal import LOCAL
 from anyport.protocol.revision import NEWEST_LEGACY, NEWEST_MODERN, Revision
+from anyport.protocol.timeouts import Timeout
 from anyport.routing.offers import IDENTITY, Listing, Offer
 from anyport.upstream.connection import Connection
-from anyport.upstream.server import LeaseKey, Server, Setting
+from anyport.upstream.key import LeaseKey
+from anyport.upstream.server import Server
+from anyport.upstream.setting import Setting
 from anyport.upstream.tender import Ready
 from anyport.wire import codec, members
 from tests.protocol.fakes import Wire
@@ -47,6 +50,7 @@ class FakeSession:
         self.subscriptions: set[str] = set()
         self.transport = "stdio"
         self.parting = "ended by the client"
+        self.resumed = False
         self.asked: list[Question] = []
         self.notified: list[tuple[str, Any]] = []
 
@@ -105,20 +109,39 @@ class Asked:
         return None
 
 
+class Guarding:
+    """What a server's guard needs, and what it tells."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.later = Later()
+        self.told: list[str] = []
+
+    def chance(self) -> float:
+        return 0.5
+
+    def ejected(self, server: Server, reason: str, failures: int, seconds: float) -> None:
+        self.told.append(f"ejected for {seconds:g} s: {reason}")
+
+    def restored(self, server: Server, seconds: float) -> None:
+        self.told.append(f"restored after {seconds:g} s")
+
+
 class FakeServer(Server):
     """A server whose one connection is a fake channel, or that is down for a reason."""
 
     def __init__(self, slug: str, revision: Revision | None = LEGACY, **config: Any) -> None:
+        self.guarding = Guarding()
         super().__init__(
             ServerConfig(slug=slug, name=slug, command="server", transport="stdio", **config),
             Setting(
-                surroundings=cast(Any, None),
+                surroundings=cast(Any, lambda _: self.guarding),
                 spawn=cast(Any, None),
-                later=cast(Any, None),
+                later=self.guarding.later,
                 client_info=b"{}",
-                clock=lambda: 0.0,
+                clock=lambda: self.guarding.now,
             ),
-            cast(Any, None),
+            cast(Any, self.guarding),
         )
         self.down: str | None = None
         self.waiting: list[Ready] | None = None
@@ -132,12 +155,17 @@ class FakeServer(Server):
         self.connection = Connection(self.channel, Ear().hearer(), codec.OUTBOUND)
         self.connection.peer = None if revision is None else peer_of(revision)
         self.dropped: list[str] = []
+        self.late_reasons: dict[str, Timeout] = {}
+        """The reasons why it is down that are about time."""
         self.shown_main: Any = None
         """A stand-in for the tender of the first connection, where one is looked at."""
 
     @property
     def peer(self) -> Any:
         return self.connection.peer
+
+    def timeout_of(self, reason: str) -> Timeout | None:
+        return self.late_reasons.get(reason)
 
     @property
     def main(self) -> Any:

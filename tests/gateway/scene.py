@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from anyport.gateway.context import Ids
 from anyport.gateway.deadlines import Deadlines
 from anyport.gateway.leases import Leases
 from anyport.gateway.ledger import Ledger
@@ -18,6 +19,7 @@ from anyport.record.journal import Journal
 from anyport.routing.route import Route
 from anyport.upstream.server import Server
 from tests.gateway.fakes import LEGACY, Asked, FakeServer, Later, profile_of
+from tests.gateway.taps import tap
 from tests.upstream.fakes import say
 
 
@@ -49,6 +51,7 @@ class Scene:
 
     def __init__(self, path: Path, **config: Any) -> None:
         self.server = FakeServer("s", config.pop("revision", LEGACY))
+        capture = config.pop("capture", "off")
         self.server.offer(Kind.TOOLS, "echo")
         self.server.offer(Kind.RESOURCES, "x:1")
         self.profile = profile_of(self.server, **config)
@@ -59,9 +62,8 @@ class Scene:
         journal.subscribe(lambda line: self.events.append(json.loads(line)))
         self.deadlines = Deadlines()
         self.metrics = Metrics(lambda: self.now)
-        self.ledger = Ledger(
-            journal, lambda: self.now, lambda size: bytes([1]) * size, self.metrics
-        )
+        ids = Ids(lambda size: bytes([1]) * size)
+        self.ledger = Ledger(journal, lambda: self.now, ids, self.metrics, tap(path, capture))
         self.later = Later()
         self.spawned: list[Coroutine[Any, Any, None]] = []
         world = World(

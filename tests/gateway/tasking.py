@@ -12,6 +12,7 @@ import pytest
 from anyport.gateway.feed import Feed, Listening
 from anyport.gateway.handles import Handle, Handles
 from anyport.gateway.profile import Profile
+from anyport.gateway.task_line import TaskLine
 from anyport.gateway.tasks import Means, Tasks
 from anyport.protocol.exchange import Caller, Notice
 from anyport.protocol.extension import TASKS
@@ -191,3 +192,19 @@ def listening(house: House, *handles: Handle, by: Caller) -> list[Message]:
     stream.acknowledge(b"{}")
     feed.listening[asked.exchange] = stream
     return heard
+
+
+NOW = "2026-01-01T00:00:00Z"
+ME = caller(None, MODERN)
+
+
+def line() -> TaskLine:
+    return TaskLine(lambda: NOW)
+
+
+def handle_at(server: Tasked, *, shared: bool = False) -> Handle:
+    unseen = Task(status="working", created=b'"a"', updated=b'"b"')
+    handle = Handle("ours", "native", server, server.era, ME, unseen)
+    if server.era is Era.LEGACY:
+        handle.connection, handle.shared = server.connection, shared
+    return handle

@@ -1,6 +1,7 @@
 """How an exchange comes to the connection that it may use."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from anyport.protocol.exchange import Caller
 from anyport.protocol.principal import Principal
 from anyport.protocol.revision import Revision
 from anyport.upstream.connection import Connection
-from anyport.upstream.server import LeaseKey, Server
+from anyport.upstream.key import LeaseKey
+from anyport.upstream.server import Server
 from tests.gateway.fakes import (
     LEGACY,
     MODERN,
@@ -22,6 +24,7 @@ from tests.gateway.fakes import (
     caller,
     declared,
 )
+from tests.upstream.fakes import peer_of
 
 
 class Scene:
@@ -175,3 +178,20 @@ def test_a_call_that_ended_on_the_way_takes_no_seat() -> None:
     waiting[0](scene.server.connection)
 
     assert traveller.seat is None
+
+
+def test_what_an_extension_adds_is_asked_of_a_server_that_rests_once_its_era_is_known() -> None:
+    scene = Scene("session", MODERN)
+    server, by = scene.server, caller(FakeSession("mine"))
+    server.shown_main = SimpleNamespace(asleep=True)
+    server.connection.peer, server.waiting = None, []
+
+    traveller = scene.approach(by, "skills/get")
+    assert (traveller.lease, len(server.waiting)) == (None, 1)
+    (ready,), server.waiting = server.waiting, None
+    server.shown_main.asleep, server.connection.peer = False, peer_of(MODERN)
+    ready(server.connection)
+
+    assert traveller.lease is server.connection
+    assert [key.owner for key in server.leased] == ["", ""]
+    assert scene.key(by).owner == "mine", "a tool may ask"

@@ -1,11 +1,17 @@
 """What is remembered of servers between runs."""
 
+import errno
 import os
 import stat
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from anyport.config.schema import ServerConfig
 from anyport.gateway.cache import PROBE_AGAIN_SECONDS, Known, ListCache
@@ -125,3 +131,122 @@ def test_what_is_no_news_is_not_written_again(tmp_path: Path) -> None:
     server.extensions = {SKILLS: b"{}"}
     cache.keep(server)
     assert file.exists()
+
+
+def test_what_only_some_see_and_what_may_become_a_task_is_known_as_that(tmp_path: Path) -> None:
+    shown = Offer("a", b'{"name":"a"}')
+    asks = Offer("b", b'{"name":"b"}', asks=True)
+    known = Known(
+        listings={Kind.TOOLS: Listing(offers=(shown, asks), tasks=True), Kind.PROMPTS: Listing()},
+        complete=True,
+    )
+    cache = ListCache(tmp_path)
+
+    cache.save(CONFIG, known)
+
+    assert cache.load(CONFIG, now(tmp_path)) == known
+
+
+def test_a_server_knows_again_whose_lists_it_knew(tmp_path: Path) -> None:
+    before, after = FakeServer("s"), FakeServer("s")
+    before.listings[Kind.TOOLS] = TOOLS
+    before.lists.complete = True
+
+    ListCache(tmp_path).keep(before)
+    ListCache(tmp_path).recall(after, now(tmp_path))
+
+    assert after.lists.complete
+
+
+def test_a_file_of_an_earlier_version_is_good_for_what_it_holds(tmp_path: Path) -> None:
+    cache = ListCache(tmp_path)
+    cache.save(CONFIG, KNOWN)
+    (file,) = (tmp_path / "lists").iterdir()
+    file.write_bytes(b'{"tools":{"tools":[{"name":"a"}]},"instructions":null,"diesOfProbe":false}')
+
+    found = cache.load(CONFIG, now(tmp_path))
+
+    assert found == Known(listings={Kind.TOOLS: Listing(offers=(Offer("a", b'{"name":"a"}'),))})
+
+
+def test_another_setting_makes_another_server_and_its_value_does_not_show(tmp_path: Path) -> None:
+    secret = replace(CONFIG, env={"TOKEN": "hunter2"})
+    changed = replace(CONFIG, env={"TOKEN": "hunter3"})
+    cache = ListCache(tmp_path)
+
+    cache.save(secret, KNOWN)
+
+    assert cache.load(CONFIG, now(tmp_path)) == Known()
+    # A new token is the same server; and nobody can try out tokens on the name of a file.
+    assert cache.load(changed, now(tmp_path)) == KNOWN
+
+
+@given(st.binary(max_size=400) | st.text(max_size=200).map(str.encode))
+def test_no_file_whatever_keeps_a_gateway_from_starting(content: bytes) -> None:
+    with TemporaryDirectory() as folder:
+        cache = ListCache(Path(folder))
+        cache.save(CONFIG, KNOWN)
+        (file,) = (Path(folder) / "lists").iterdir()
+        file.write_bytes(content)
+
+        assert isinstance(cache.load(CONFIG, 0.0), Known)
+
+
+@pytest.mark.parametrize("depth", [b"[", b'{"a":'])
+def test_a_file_too_deep_to_be_read_is_no_more_than_nothing(tmp_path: Path, depth: bytes) -> None:
+    cache = ListCache(tmp_path)
+    cache.save(CONFIG, KNOWN)
+    (file,) = (tmp_path / "lists").iterdir()
+    file.write_bytes(b'{"tools":{"tools":' + depth * 100_000)
+
+    assert cache.load(CONFIG, 0.0) == Known()
+
+
+def test_a_disk_without_room_leaves_what_was_known_and_no_part_of_the_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ListCache(tmp_path)
+    cache.save(CONFIG, KNOWN)
+
+    def full(source: str, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    cache.save(CONFIG, Known())
+
+    assert cache.load(CONFIG, now(tmp_path)) == KNOWN
+    assert len(list((tmp_path / "lists").iterdir())) == 1
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from anyport.gateway.cache import Known, ListCache
+from tests.gateway.test_cache import CONFIG, large
+for _ in range(60):
+    ListCache(Path(sys.argv[1])).save(CONFIG, large(sys.argv[2]))
+"""
+
+
+def large(mark: str) -> Known:
+    """Lists of one writer, too long for a single write to be whole by chance."""
+    natives = [f"{mark}-{number}" for number in range(2000)]
+    offers = tuple(Offer(each, b'{"name":"%b"}' % each.encode()) for each in natives)
+    return Known(listings={Kind.TOOLS: Listing(offers=offers)}, complete=True)
+
+
+@pytest.mark.slow
+def test_several_gateways_may_write_at_once_and_each_file_is_whole(tmp_path: Path) -> None:
+    cache, marks = ListCache(tmp_path), ("one", "two", "three")
+    cache.save(CONFIG, large("one"))
+    whole = [large(mark) for mark in marks]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), mark]) for mark in marks
+    ]
+
+    while any(writer.poll() is None for writer in writers):
+        assert cache.load(CONFIG, 0.0) in whole
+
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    assert cache.load(CONFIG, 0.0) in whole
+    assert len(list((tmp_path / "lists").iterdir())) == 1

@@ -21,7 +21,7 @@ from anyport.protocol.legacy_front import Description
 from anyport.protocol.method import Kind
 from anyport.protocol.revision import Revision
 from anyport.protocol.seal import KEY_BYTES, Seal
-from anyport.upstream.server import SHARED
+from anyport.upstream.key import SHARED
 from tests.gateway.fakes import (
     LEGACY,
     MODERN,
@@ -71,11 +71,10 @@ class Scene:
             describe=lambda _: Description(b"{}", "Use me.", self.offered),
             spawn=lambda work, _: self.work.append(work),
             later=self.later,
-            list_seconds=2.0,
             cursor_key=b"key",
         )
         interest = Interest(self.feed, self.later)
-        self.desk = Desk(cast(Relay, self.relay), self.feed, interest, means)
+        self.desk = Desk(cast(Relay, self.relay), self.feed, interest, means, 2.0)
 
     def ask(self, method: str, params: Any = None, session: FakeSession | None = None) -> Asked:
         revision = MODERN if method in ("server/discover", "subscriptions/listen") else LEGACY
@@ -83,11 +82,11 @@ class Scene:
         self.desk.answer(asked.exchange, self.profile)
         return asked
 
-    async def _events(self, arguments: bytes) -> bytes:
+    async def _events(self, arguments: bytes, trace_id: str) -> tuple[bytes, ...]:
         if isinstance(self.events, Exception):
             raise self.events
         found: bytes = self.events
-        return found
+        return found, json.dumps({"trace_id": trace_id}).encode()
 
 
 def tools(asked: Asked) -> list[str]:
@@ -319,7 +318,7 @@ def test_gateway_status_is_a_document_in_a_text() -> None:
     scene, asked = Scene(), Asked()
     scene.desk.use_tool(asked.exchange, scene.profile, "gateway_status")
 
-    assert text(asked) == {"profile": "default"}
+    assert text(asked) == {"profile": "default", "trace_id": asked.exchange.trace_id}
 
 
 def run_events(events: Any) -> tuple[Scene, Asked]:
@@ -334,6 +333,13 @@ def test_get_events_answers_when_the_journal_was_read() -> None:
     _, asked = run_events(b'[{"a":1}]')
 
     assert text(asked) == [{"a": 1}]
+
+
+def test_get_events_tells_the_trace_of_its_own_call_beside_the_events() -> None:
+    _, asked = run_events(b"[]")
+
+    _, about = asked.ending["content"]
+    assert json.loads(about["text"]) == {"trace_id": asked.exchange.trace_id}
 
 
 def test_a_bad_question_to_the_journal_is_an_error_the_model_can_read() -> None:

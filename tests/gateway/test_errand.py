@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
-from anyport.gateway.endings import Endings
-from anyport.gateway.errand import HELD_REPORTS_MAX, Errand
+from anyport.gateway.errand import Errand
 from anyport.gateway.leases import SEATS_MAX
-from anyport.gateway.relay import BROKE
+from anyport.gateway.resting import HELD_REPORTS_MAX
 from anyport.protocol.capability import client_capabilities
 from anyport.protocol.exchange import Caller, NeedInput, Progress, Question
 from anyport.protocol.extension import SKILLS
 from anyport.protocol.principal import Principal
 from anyport.protocol.revision import Revision
-from anyport.upstream.server import SHARED
+from anyport.upstream.key import SHARED
 from anyport.upstream.tender import Ready
 from anyport.wire.frame import Failure, Result
 from tests.gateway.fakes import LEGACY, MODERN, Asked, FakeSession, caller
@@ -172,19 +171,6 @@ def test_a_call_uses_the_connection_of_its_session(scene: Scene) -> None:
     scene.begin()
 
     assert [key.owner for key in scene.server.leased] == ["mine", ""]
-
-
-def test_what_breaks_on_the_way_back_is_answered_too_and_harms_no_other_call(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = scene.begin(), scene.begin()
-    monkeypatch.setattr(Endings, "of", lambda *_: 1 / 0)
-
-    scene.server.connection.end("exit code 1")
-
-    assert (first.ending, second.ending) == (BROKE, BROKE)
-    assert len(scene.broken) == 2
-    assert scene.at_rest()
 
 
 # A client without a session that can be asked.

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from anyport.gateway.desk import BadQuery
-from anyport.gateway.events import Events
+from anyport.gateway.events import GIVEN_UP, Events
+from anyport.record import index
 from anyport.record.journal import Journal
+
+MINE = "a" * 32
 
 
 class Archive:
@@ -23,9 +26,12 @@ class Archive:
         self.journal.note(event_type, status, trace_id=trace_id, metadata={"tool": "echo"})
 
     def ask(self, **arguments: object) -> list[dict[str, Any]]:
-        raw = asyncio.run(self.events.query(json.dumps(arguments).encode()))
+        raw, _ = self.ask_raw(json.dumps(arguments).encode())
         found: list[dict[str, Any]] = json.loads(raw)
         return found
+
+    def ask_raw(self, arguments: bytes) -> tuple[bytes, bytes]:
+        return asyncio.run(self.events.query(arguments, MINE))
 
 
 @pytest.fixture
@@ -56,6 +62,13 @@ def test_everything_noted_is_found_even_before_it_was_written(archive: Archive) 
         ({"limit": 3}, 3),
         ({"limit": 0}, 1),
         ({"limit": 10**6}, 11),
+        ({"filter": "status:error"}, 1),
+        ({"filter": "tool:e* -status:pending", "status": "success"}, 5),
+        ({"filter": "type:started"}, 1),
+        ({"filter": "ECHO"}, 11),
+        ({"filter": "since:2030-01-01"}, 0),
+        ({"filter": ""}, 11),
+        ({"trace_id": ""}, 11),
     ],
 )
 def test_a_search_can_be_narrowed(
@@ -101,7 +114,118 @@ def test_who_asks_wrongly_is_told_what_can_be_asked(
 
 def test_arguments_that_are_no_object_are_refused(archive: Archive) -> None:
     with pytest.raises(BadQuery):
-        asyncio.run(archive.events.query(b"[]"))
+        archive.ask_raw(b"[]")
+
+
+def test_a_filter_that_is_none_is_shown_with_the_fault_marked(archive: Archive) -> None:
+    with pytest.raises(BadQuery) as caught:
+        archive.ask(filter="status:eror")
+
+    *_, line, carets = str(caught.value).splitlines()
+    assert line == "status:eror"
+    assert carets == "       ^^^^"
+    with pytest.raises(BadQuery, match="status: has no such value"):
+        asyncio.run(archive.events.page({"filter": "status:eror"}))
+    with pytest.raises(BadQuery, match="status: has no such value"):
+        asyncio.run(archive.events.traffic({"filter": "status:eror"}))
+
+
+def test_the_answer_tells_the_trace_of_the_call_that_asked(archive: Archive) -> None:
+    _, about = archive.ask_raw(b"{}")
+    assert json.loads(about) == {"trace_id": MINE}
+
+
+def test_a_search_that_was_given_up_says_so(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "SCANNED_BYTES_MAX", 1000)
+    events, about = archive.ask_raw(b'{"filter": "no-such-text"}')
+    assert json.loads(events) == []
+    assert json.loads(about)["incomplete"] == GIVEN_UP
+
+
+# Frames, and requests that are no calls
+
+
+@pytest.fixture
+def busy(archive: Archive) -> Archive:
+    """With traffic that is seldom wanted."""
+    archive.journal.note(
+        "gateway.exchange",
+        "success",
+        trace_id="e" * 32,
+        metadata={"method": "tools/list", "span_id": "0123456789abcdef"},
+    )
+    frame: dict[str, Any] = {"kind": "server-notification", "side": "server", "bytes": 7}
+    archive.journal.note("gateway.frame", "success", trace_id="e" * 32, metadata=frame)
+    return archive
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [
+        ({}, 11),
+        ({"status": "success"}, 5),
+        ({"filter": "status:ok"}, 5),
+        ({"filter": "-type:started"}, 10),
+        ({"event_type": "gateway.frame"}, 1),
+        ({"filter": "type:exchange,frame"}, 2),
+        ({"filter": "type:*"}, 13),
+        ({"filter": "method:tools/list"}, 1),
+        ({"filter": "kind:server-*"}, 1),
+        ({"filter": "side:server"}, 1),
+        ({"filter": "id:0123456789"}, 1),
+        ({"trace_id": "e" * 32}, 2),
+    ],
+)
+def test_lesser_traffic_is_shown_to_who_asks_for_it(
+    busy: Archive, arguments: dict[str, object], count: int
+) -> None:
+    assert len(busy.ask(**arguments)) == count
+
+
+def test_traffic_is_every_exchange_that_ended_and_every_frame(busy: Archive) -> None:
+    page = asyncio.run(busy.events.traffic({"limit": "3"}))
+    assert [json.loads(line)["event_type"] for line in page.lines] == [
+        *("gateway.tool_call", "gateway.exchange", "gateway.frame")
+    ]
+    assert page.cursor is not None
+    older = asyncio.run(busy.events.traffic({"cursor": page.cursor, "filter": "status:success"}))
+    assert len(older.lines) == 3
+    assert older.cursor is None
+
+
+# Keeping up
+
+
+def test_nobody_asks_and_nothing_is_done(archive: Archive, tmp_path: Path) -> None:
+    archive.journal.flush()
+    asyncio.run(archive.events.keep_up(lambda: True))
+    assert not (tmp_path / "events.sqlite3").exists()
+
+
+@pytest.mark.parametrize("idle", [True, False])
+def test_after_a_question_the_index_is_kept_up_while_the_gateway_is_idle(
+    archive: Archive, idle: bool
+) -> None:
+    archive.ask()
+    archive.note("1" * 32, "success")
+    archive.journal.flush()
+    asyncio.run(archive.events.keep_up(lambda: idle))
+    assert archive.events._index is not None
+    assert len(archive.events._index.query()) == (12 if idle else 11)
+
+
+def test_after_a_while_without_questions_it_is_not(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.ask()
+    archive.note("1" * 32, "success")
+    archive.journal.flush()
+    monkeypatch.setattr("anyport.gateway.events.INTEREST_SECONDS", 0.0)
+    asyncio.run(archive.events.keep_up(lambda: True))
+    assert archive.events._index is not None
+    assert len(archive.events._index.query()) == 11
 
 
 def pages(archive: Archive, **parameters: str) -> list[list[str]]:

@@ -12,8 +12,9 @@ from anyport.gateway.parks import Park
 from anyport.protocol.exchange import Exchange, Log, Notice
 from anyport.protocol.method import Kind
 from anyport.protocol.principal import LOCAL, Principal
-from anyport.upstream.connection import Call
-from anyport.upstream.server import SHARED, LeaseKey, Server
+from anyport.upstream.call import Call
+from anyport.upstream.key import SHARED, LeaseKey
+from anyport.upstream.server import Server
 from anyport.upstream.tender import Tender
 from anyport.wire.frame import Notification
 from tests.gateway.fakes import MODERN, Asked, FakeServer, FakeSession, caller, profile_of
@@ -46,9 +47,9 @@ class Scene:
 
     def say(
         self, method: str, key: LeaseKey = SHARED, of: Call | None = None, **params: Any
-    ) -> None:
+    ) -> bool:
         raw = json.dumps(params).encode() if params else None
-        self.feed.told(self.server, key, Notification(method, raw), of)
+        return self.feed.told(self.server, key, Notification(method, raw), of)
 
 
 def notices(asked: Asked) -> list[str]:
@@ -199,8 +200,9 @@ def test_a_log_goes_along_with_the_one_call_that_it_can_belong_to(
     others = Asked("tools/call", by=caller(scene.two))
     scene.open = [call.exchange for call in (*asked, others)]
 
-    scene.say("notifications/message", key, level="info", data="hello")
+    belongs = scene.say("notifications/message", key, level="info", data="hello")
 
+    assert belongs is along
     assert [isinstance(told, Log) for told in asked[0].told] == [True] * along
     assert [method for method, _ in scene.one.notified] == ["notifications/message"] * (not along)
     assert others.told == []
@@ -279,7 +281,8 @@ def test_a_log_for_a_call_whose_client_fetches_an_answer_is_kept(
     away = Asked(by=replace(caller(None, MODERN), log_level=wanted))
     scene.park = Park(cast(Any, SimpleNamespace(exchange=away.exchange)))
 
-    scene.say("notifications/message", LeaseKey(owner="call-1"), level="error", data="x")
+    own = LeaseKey(owner="call-1")
+    assert scene.say("notifications/message", own, level="error", data="x") is bool(kept)
 
     assert away.told == []
     assert len(scene.park.logs) == kept

@@ -10,7 +10,9 @@ from anyport.gateway.interest import Interest
 from anyport.protocol.method import Kind
 from anyport.protocol.revision import Revision
 from anyport.routing.route import Route
-from anyport.upstream.server import SHARED, LeaseKey, Server
+from anyport.upstream.connection import Connection
+from anyport.upstream.key import SHARED, LeaseKey
+from anyport.upstream.server import Server
 from anyport.upstream.tender import Ready, Tender
 from tests.gateway.fakes import (
     LEGACY,
@@ -238,3 +240,43 @@ def test_where_nobody_follows_anything_a_new_connection_is_no_reason_to_ask_ever
     scene.interest.restore(scene.server, SHARED)
     assert looked
     assert scene.told == [("resources/subscribe", "x:1")]
+
+
+class Sleeper(FakeServer):
+    """A server that is started when somebody asks for it."""
+
+    sleeping = True
+
+    @property
+    def asleep(self) -> bool:
+        return self.sleeping
+
+    def connections(self) -> list[tuple[LeaseKey, Connection]]:
+        return [] if self.sleeping else super().connections()
+
+
+def test_a_server_that_sleeps_is_started_for_who_follows_one_of_its_resources() -> None:
+    scene = Scene()
+    server = scene.server = Sleeper("s")
+    server.offer(Kind.RESOURCES, "x:1")
+    server.waiting = []
+    scene.feed = Feed({"default": profile_of(server)}, lambda *_: [], lambda _: None)
+    scene.interest = Interest(scene.feed, scene.later)
+    told: list[str] = []
+
+    scene.interest.sync([server], lambda: told.append("nobody follows"))
+    assert (server.leased, told) == ([], ["nobody follows"])
+
+    listening = Asked("subscriptions/listen", {}, caller(revision=MODERN))
+    scene.feed.listening[listening.exchange] = Listening(
+        listening.exchange, frozenset(), frozenset({"x:1"})
+    )
+    scene.interest.sync([server], lambda: told.append("it is told"))
+    assert (server.leased, len(told)) == ([SHARED], 1), "it has to start first"
+    server.sleeping = False
+    for ready in server.waiting:
+        ready(server.connection)
+    scene.answer(result={})
+
+    assert scene.told == [("resources/subscribe", "x:1")]
+    assert told[1:] == ["it is told"]

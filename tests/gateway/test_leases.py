@@ -16,7 +16,7 @@ from anyport.protocol.capability import client_capabilities
 from anyport.protocol.exchange import Caller
 from anyport.protocol.extension import APPS, SKILLS, TASKS
 from anyport.protocol.principal import Principal
-from anyport.upstream.server import SHARED
+from anyport.upstream.key import SHARED
 from tests.gateway.fakes import MODERN, FakeServer, FakeSession, Later, caller
 
 ASKABLE: dict[str, object] = {"elicitation": {}, "roots": {}}

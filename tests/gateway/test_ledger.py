@@ -8,14 +8,18 @@ from typing import Any
 
 import pytest
 
-from anyport.gateway.ledger import CONTEXT_BYTES_MAX, DRAWN_IDS, HABITS_MAX, Ledger, client_words
+from anyport.config.schema import Capture
+from anyport.gateway.context import CONTEXT_BYTES_MAX, DRAWN_IDS, Ids
+from anyport.gateway.ledger import HABITS_MAX, Ledger
 from anyport.gateway.metrics import Metrics
+from anyport.gateway.noting import client_words
 from anyport.protocol.errors import Situation, lost
-from anyport.protocol.exchange import Answered, Ending, Failed, Refused
+from anyport.protocol.exchange import Answered, Ending, Failed, Notice, Refused
 from anyport.protocol.legacy_front import LegacySession
 from anyport.record.journal import Journal
 from anyport.wire import members
-from tests.gateway.fakes import LEGACY, Asked, FakeSession, caller, declared
+from tests.gateway.fakes import LEGACY, MODERN, Asked, FakeSession, caller, declared
+from tests.gateway.taps import tap
 from tests.protocol.fakes import Wire
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -24,7 +28,7 @@ TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 class Book:
     """A ledger whose clock moves a quarter of a second with each look."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, capture: Capture = "off") -> None:
         self.events: list[dict[str, Any]] = []
         journal = Journal(path, source="test", clock=lambda: 0.0, redact=str)
         journal.subscribe(lambda line: self.events.append(json.loads(line)))
@@ -33,8 +37,9 @@ class Book:
         self.ledger = Ledger(
             journal,
             lambda: next(ticks) * 0.25,
-            lambda size: random.Random(next(drawn)).randbytes(size),
+            Ids(lambda size: random.Random(next(drawn)).randbytes(size)),
             self.metrics,
+            tap(path, capture),
         )
 
     def play(
@@ -181,7 +186,7 @@ def test_the_ending_says_how_it_ended(
 def test_a_cancelled_call_is_noted_as_such(book: Book) -> None:
     asked = Asked()
     book.ledger.identify(asked.exchange)
-    book.ledger.cancelled(asked.exchange, "s", "echo")
+    book.ledger.end(asked.exchange, "s", "echo", None, None)
 
     assert [event["status"] for event in book.events] == ["cancelled"]
     assert next(iter(book.counted()))[-1] == "cancelled"
@@ -322,7 +327,7 @@ def test_ids_are_drawn_ahead_and_never_used_twice(tmp_path: Path) -> None:
         return random.Random(len(sizes)).randbytes(size)
 
     journal = Journal(tmp_path, source="test", clock=lambda: 0.0, redact=str)
-    ledger = Ledger(journal, lambda: 0.0, chance, Metrics(lambda: 0.0))
+    ledger = Ledger(journal, lambda: 0.0, Ids(chance), Metrics(lambda: 0.0), tap(tmp_path))
     asked = [Asked() for _ in range(DRAWN_IDS + 1)]
     for each in asked:
         ledger.identify(each.exchange)
@@ -336,9 +341,51 @@ def test_ids_are_drawn_ahead_and_never_used_twice(tmp_path: Path) -> None:
 def test_an_id_is_never_all_zero(tmp_path: Path) -> None:
     drawn = iter([bytes(1), b"\x01"])
     journal = Journal(tmp_path, source="test", clock=lambda: 0.0, redact=str)
-    ledger = Ledger(journal, lambda: 0.0, lambda size: next(drawn) * size, Metrics(lambda: 0.0))
+    ids = Ids(lambda size: next(drawn) * size)
+    ledger = Ledger(journal, lambda: 0.0, ids, Metrics(lambda: 0.0), tap(tmp_path))
     asked = Asked()
 
     ledger.identify(asked.exchange)
 
     assert asked.exchange.trace_id == "01" * 16
+
+
+def test_a_tool_and_a_prompt_of_one_name_are_noted_as_what_they_are(book: Book) -> None:
+    by = caller()
+    for method in ("tools/call", "prompts/get", "tools/call", "prompts/get"):
+        book.play(Asked(method, {"name": "s__echo"}, by), Answered(b"{}"))
+
+    kinds = [event["event_type"] for event in book.events]
+    assert kinds == ["gateway.tool_call", "gateway.prompt_get"] * 2
+
+
+def test_what_has_no_end_is_noted_when_somebody_ends_it_and_keeps_nothing_until_then(
+    tmp_path: Path,
+) -> None:
+    book = Book(tmp_path, "full")
+    asked = Asked("subscriptions/listen", {}, caller(revision=MODERN))
+    exchange = asked.exchange
+    book.ledger.identify(exchange)
+    for _ in range(3):
+        exchange.happen(Notice("notifications/tools/list_changed", b"{}"))
+    assert exchange.passage is not None
+    assert exchange.passage.crossings == []
+
+    exchange.end(Answered(b"{}"))
+
+    (event,) = book.events
+    assert event["event_type"] == "gateway.exchange"
+    assert event["metadata"]["frames_more"] == 3
+
+
+def test_what_never_got_to_a_server_is_noted_by_the_name_that_was_asked_for(
+    tmp_path: Path,
+) -> None:
+    book = Book(tmp_path, "shape")
+    asked = Asked("tools/call", {"name": "s__echo"})
+    book.ledger.identify(asked.exchange)
+    asked.exchange.end(Failed(lost("s", Situation.BUSY, "no room")))
+
+    (event,) = book.events
+    assert event["metadata"]["tool"] == "s__echo"
+    assert event["metadata"]["outcome"] == "gateway_error"

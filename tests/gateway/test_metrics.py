@@ -19,6 +19,7 @@ from anyport.gateway.metrics import (
     Metrics,
     error_type,
 )
+from anyport.protocol.timeouts import Timeout
 
 
 def call(tool: str = "read", error: str = "", server: str = "docs", profile: str = "dev") -> Call:
@@ -173,3 +174,14 @@ def test_restarts_and_uptime_are_counted_from_the_start() -> None:
 
     assert numbers.restarts == {"docs": 2}
     assert numbers.uptime_seconds == 2.0
+
+
+def test_every_timeout_is_there_from_the_start_and_counted_by_its_name() -> None:
+    numbers = metrics()
+    assert numbers.timeouts == dict.fromkeys(Timeout, 0)
+
+    numbers.timed_out(Timeout.CAP)
+    numbers.timed_out(Timeout.CAP)
+
+    assert numbers.timeouts[Timeout.CAP] == 2
+    assert sum(numbers.timeouts.values()) == 2

@@ -8,6 +8,7 @@ from msgspec import Raw
 from anyport.gateway.mirror import contradiction
 from anyport.ingress.http.sessions import HTTP
 from anyport.protocol.capability import NOTHING
+from anyport.protocol.errors import Pause
 from anyport.protocol.exchange import Caller, Exchange
 from anyport.protocol.method import METHODS
 from anyport.protocol.revision import NEWEST_LEGACY, NEWEST_MODERN
@@ -20,7 +21,7 @@ class Nobody:
 
     def note(self, *frames: bytes) -> None: ...
 
-    def end(self, frame: bytes, code: int | None = None) -> None: ...
+    def end(self, frame: bytes, code: int | None = None, pause: Pause | None = None) -> None: ...
 
 
 def call(*fields: tuple[str, str], **changes: Any) -> Exchange:

@@ -12,6 +12,7 @@ from anyport.gateway.states import INVALID
 from anyport.protocol.exchange import Answered, Caller, Ending, Exchange, Log, Question
 from anyport.protocol.principal import Principal
 from anyport.protocol.seal import KEY_BYTES, Seal
+from anyport.protocol.timeouts import Timeout
 from anyport.wire.frame import Failure, Result
 from tests.gateway.fakes import MODERN, Asked, Later, caller
 
@@ -252,14 +253,32 @@ def test_who_does_not_come_back_has_said_no() -> None:
         scene.ask(method)
     shown = scene.gather()
     assert [seconds for seconds, _ in scene.later.due] == [PARK_SECONDS_MAX]
+    late: list[Timeout] = []
+    scene.parks.on_late = late.append
 
     scene.later.pass_by()
+    scene.later.pass_by()
+
+    assert late == [Timeout.ANSWER]
 
     cancelled, rejected, unable = scene.answers
     assert isinstance(cancelled, Result)
     assert json.loads(cancelled.result) == {"action": "cancel"}
     codes = [json.loads(f.error)["code"] for f in (rejected, unable) if isinstance(f, Failure)]
     assert codes == [-1, -32603]
+    assert scene.call.steps == ["rest", "abandon"]
+    assert "expired" in scene.back(shown, {"q1": DECLINED}).ending
+
+
+def test_when_the_gateway_stops_nobody_comes_back_any_more() -> None:
+    scene = Scene()
+    scene.ask()
+    shown = scene.gather()
+
+    scene.parks.stop()
+
+    (cancelled,) = scene.answers
+    assert isinstance(cancelled, Result)
     assert scene.call.steps == ["rest", "abandon"]
     assert "expired" in scene.back(shown, {"q1": DECLINED}).ending
 

@@ -1,6 +1,7 @@
 """What servers ask, who is asked, and where the answer goes."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,10 @@ from anyport.gateway.questions import (
 )
 from anyport.protocol.capability import client_capabilities
 from anyport.protocol.exchange import Answered, Exchange, NeedInput, Question
-from anyport.upstream.server import LeaseKey
+from anyport.protocol.passage import Passage
+from anyport.protocol.timeouts import Timeout
+from anyport.upstream.key import LeaseKey
+from anyport.upstream.server import Server
 from anyport.wire.frame import Failure, Notification, Request, Result
 from tests.gateway.fakes import Asked, FakeServer, FakeSession, Later, caller
 
@@ -42,7 +46,7 @@ class FakeWork:
         return True
 
     def ask(self, exchange: Exchange, question: Question) -> None:
-        exchange.tell(exchange, NeedInput(question))
+        exchange.happen(NeedInput(question))
 
 
 class Scene:
@@ -53,7 +57,16 @@ class Scene:
         self.server = FakeServer("s")
         self.open: list[Exchange] = []
         self.later = Later()
-        self.questions = Questions({"mine": self.session}, FakeWork(self.open), self.later)
+        self.aside: list[str] = []
+        """What was recorded as belonging to no call."""
+        work = FakeWork(self.open)
+        self.questions = Questions({"mine": self.session}, work, self.later, self)
+
+    def told(self, server: Server, said: Request) -> None:
+        self.aside.append(f"server-request {said.method}")
+
+    def answered(self, server: Server, method: str, answer: Result | Failure) -> None:
+        self.aside.append(f"client-response {method}")
 
     def ask(self, method: str, params: Any = None, id: bytes = b"7") -> None:
         raw = None if params is None else json.dumps(params).encode()
@@ -182,6 +195,21 @@ def test_a_lost_server_withdraws_everything_it_asked_and_nothing_else() -> None:
     assert [question.open for question in scene.session.asked] == [False, True]
 
 
+@pytest.mark.parametrize("web", [True, False])
+def test_what_was_asked_in_a_session_that_a_server_forgot_nobody_has_to_know(web: bool) -> None:
+    scene = Scene()
+    if web:
+        scene.server.config = replace(scene.server.config, command=None, url="http://x/mcp")
+    scene.ask("roots/list")
+    scene.questions.renewed(scene.server, LeaseKey(owner="another"))
+    assert scene.session.asked[0].open
+
+    scene.questions.renewed(scene.server, scene.server.connections()[0][0])
+
+    # A process has one session for as long as it lives, and asks as soon as it likes.
+    assert scene.session.asked[0].open is not web
+
+
 @pytest.mark.parametrize("how", ["ended", "cancelled"])
 def test_the_questions_of_a_call_that_is_over_are_answered_and_forgotten(how: str) -> None:
     scene = Scene()
@@ -217,11 +245,18 @@ def test_a_question_that_nobody_answers_is_given_up() -> None:
     scene.ask("roots/list", id=b"8")
     scene.session.asked[1].answer(Result(b"1", b'{"roots":[]}'))
     assert {seconds for seconds, _ in scene.later.due} == {QUESTION_SECONDS_MAX}
+    late: list[Timeout] = []
+    scene.questions.on_late = late.append
 
     scene.later.pass_by()
 
     assert [answer["id"] for answer in scene.answers] == [8, 7]
-    assert scene.answers[1]["error"]["message"] == "Nobody answered within 600 s"
+    assert scene.answers[1]["error"] == {
+        "code": -32000,
+        "message": "Nobody answered within 600 s",
+        "data": {"timeout": "answer"},
+    }
+    assert late == [Timeout.ANSWER]
     assert not scene.session.asked[0].open
 
 
@@ -274,3 +309,53 @@ def test_an_address_to_open_is_one_however_that_is_spelled(mode: bytes) -> None:
 
     assert refusal is not None
     assert b"by URL" in refusal
+
+
+# What is recorded.
+
+
+def test_a_question_outside_any_call_and_its_answer_are_recorded_for_themselves() -> None:
+    scene = Scene()
+    scene.ask("ping")
+    scene.ask("roots/list")
+    scene.session.asked[0].answer(Result(b"1", b'{"roots":[]}'))
+    scene.ask("something/else")
+
+    assert scene.aside == [
+        *("server-request ping", "client-response ping"),
+        *("server-request roots/list", "client-response roots/list"),
+        *("server-request something/else", "client-response something/else"),
+    ]
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_question_in_a_call_is_recorded_with_it(heard: bool) -> None:
+    scene = Scene()
+    asked = scene.call()
+    asked.exchange.passage = passage = Passage(clock=lambda: 0.0, keeps=True)
+    scene.ask("elicitation/create", {"message": "Sure?"})
+    question = put_to(asked)
+    assert (question.passage, question.relayed) == (passage, True)
+
+    question.heard = heard  # By the front, which then has noted it, too.
+    question.answer(Result(b"1", b'{"action":"accept"}'))
+
+    assert [(each.kind, each.side, each.twin) for each in passage.crossings] == [
+        ("server-request", "server", False),
+        ("client-response", "server", heard),
+    ]
+    assert passage.crossings[1].payload == b'{"action":"accept"}'
+    assert scene.aside == []
+
+
+def test_a_refused_question_of_a_call_is_recorded_with_it() -> None:
+    scene = Scene({})
+    asked = scene.call()
+    asked.exchange.passage = passage = Passage(clock=lambda: 0.0)
+    scene.ask("elicitation/create", {"message": "Sure?"})
+
+    assert [(each.kind, each.failed) for each in passage.crossings] == [
+        ("server-request", False),
+        ("client-response", True),
+    ]
+    assert scene.aside == []

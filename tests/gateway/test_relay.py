@@ -7,12 +7,12 @@ import pytest
 
 from anyport.gateway.deadlines import LINGER_SECONDS
 from anyport.gateway.errand import Errand
-from anyport.gateway.relay import BROKE
-from anyport.protocol.errors import invalid_params
+from anyport.gateway.sluice import REFUSED, unrecorded
+from anyport.protocol.errors import BROKE, invalid_params
 from anyport.protocol.exchange import Answered, Failed
 from anyport.protocol.extension import SKILLS
 from anyport.protocol.method import Kind
-from anyport.upstream.connection import Call
+from anyport.upstream.call import Call
 from tests.gateway.fakes import LEGACY, MODERN, caller
 from tests.gateway.scene import Scene
 
@@ -38,14 +38,17 @@ def test_a_call_reaches_its_server_under_the_native_name_and_comes_back(scene: S
     assert scene.at_rest()
 
 
-def test_what_is_noted_is_noted_before_the_caller_is_told(scene: Scene) -> None:
+def test_a_call_is_noted_even_if_its_answer_cannot_be_told(scene: Scene) -> None:
     asked = scene.begin()
-    noted_first: list[list[str]] = []
-    asked.exchange.tell = lambda *_: noted_first.append(scene.statuses)
 
+    def fail(*_: object) -> None:
+        raise RuntimeError("no way to tell")
+
+    asked.exchange.tell = fail
     scene.answer(result={"content": []})
 
-    assert noted_first == [["success"]]
+    assert scene.statuses == ["success"]
+    assert [str(error) for error in scene.broken] == ["no way to tell"]
 
 
 def test_a_call_that_takes_a_while_is_noted_before_it_ends(scene: Scene) -> None:
@@ -241,3 +244,31 @@ def test_of_all_that_a_server_works_on_one_is_what_it_was_asked_with_a_call(scen
         assert scene.relay.open_exchanges(scene.server, errand.call) == [asked.exchange]
     strange = Call("tools/call", lambda _: None)
     assert scene.relay.open_exchanges(scene.server, strange) == []
+
+
+def test_while_nothing_can_be_recorded_no_server_is_called(scene: Scene) -> None:
+    scene.relay.sluice.refusal = unrecorded(REFUSED, "no room")
+
+    called, read = scene.begin(), scene.begin("resources/read", {"uri": "x:1"})
+    back = scene.begin(params={"name": "s__echo", "requestState": "anything"})
+    told = scene.begin(params={"name": "gateway_status"})
+
+    for asked in (called, read, back):
+        assert asked.ending == "no room; calls are refused until it can"
+    assert scene.server.channel.sent == []
+    assert scene.statuses == ["failure"] * 3
+    assert scene.desk.asked == ["gateway_status"]
+    assert told.ending is None
+
+    scene.relay.sluice.refusal = None
+    scene.begin()
+    assert len(scene.server.channel.sent) == 1
+
+
+def test_only_answers_of_servers_wait_for_their_record(scene: Scene) -> None:
+    held = [
+        scene.begin(params={"name": name}).exchange.hold is not None
+        for name in ("s__echo", "gateway_status")
+    ]
+    assert held == [True, False]
+    assert scene.begin("tools/list", {}).exchange.hold is None

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from anyport.config.schema import Config, GatewayConfig, ProfileConfig, ServerConfig
-from anyport.gateway.runtime import STDERR_EVENTS_PER_SECOND_MAX, Gateway
+from anyport.gateway.reports import STDERR_EVENTS_PER_SECOND_MAX
+from anyport.gateway.runtime import Gateway
 from anyport.protocol.method import Kind
 from anyport.routing.offers import Listing, Offer
-from anyport.upstream.server import SHARED
+from anyport.upstream.key import SHARED
 from tests.gateway.fakes import MODERN, Asked, FakeSession, caller
 from tests.harness import read_events
-from tests.reliability.scenes import ECHO
+from tests.rig.scenes import ECHO
 
 DEADLINE_SECONDS = 20.0
 
@@ -87,10 +88,13 @@ def test_a_call_goes_to_a_real_server_and_back(play: Play) -> None:
 
     events = play(scene, echo())
 
-    assert types(events) == [
+    assert [kind for kind in types(events) if kind != "exchange"] == [
         *("started", "backend_registered", "backend_started", "tool_call"),
         *("backend_stopped", "stopped"),
     ]
+    assert [
+        event["metadata"]["method"] for event in events if "exchange" in event["event_type"]
+    ] == [*("server/discover", "initialize", "tools/list")]
 
 
 def test_a_session_has_servers_of_its_own_and_they_go_with_it(play: Play) -> None:
@@ -108,7 +112,7 @@ def test_a_session_has_servers_of_its_own_and_they_go_with_it(play: Play) -> Non
 
     events = play(scene, echo())
 
-    assert types(events) == [
+    assert [kind for kind in types(events) if kind != "exchange"] == [
         *("started", "backend_registered", "session_started", "backend_started"),
         *("session_ended", "backend_stopped", "stopped"),
     ]
@@ -210,8 +214,8 @@ def test_a_changed_list_is_told_to_who_has_seen_it(play: Play) -> None:
         server = gateway.servers["s"]
         server.listings[Kind.TOOLS] = Listing(offers=(Offer("new", b'{"name":"new"}'),))
 
-        gateway.listed(server, frozenset({Kind.TOOLS}))
-        gateway.listed(server, frozenset())
+        gateway.reports.listed(server, frozenset({Kind.TOOLS}))
+        gateway.reports.listed(server, frozenset())
 
         assert session.notified == [("notifications/tools/list_changed", None)]
 
@@ -221,7 +225,7 @@ def test_a_changed_list_is_told_to_who_has_seen_it(play: Play) -> None:
 def test_a_talkative_server_does_not_fill_the_journal(play: Play) -> None:
     async def scene(gateway: Gateway) -> None:
         for number in range(1000):
-            gateway.wrote(gateway.servers["s"], [f"line {number}"])
+            gateway.reports.wrote(gateway.servers["s"], [f"line {number}"])
 
     lines = types(play(scene, echo())).count("stderr")
 

@@ -3,15 +3,21 @@
 import ast
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pytest
+
+from anyport.config.schema import TelemetryConfig
 from anyport.gateway import status
-from anyport.gateway.status import gateway_status
+from anyport.gateway.hooks import Hooks
+from anyport.gateway.status import backend_status, event_monitoring, gateway_status
+from anyport.gateway.telemetry import Telemetry
 from anyport.protocol.method import Kind
 from anyport.record.journal import Journal
 from anyport.routing.offers import Listing
 from anyport.upstream.tender import State
 from tests.gateway.fakes import FakeServer, profile_of
+from tests.gateway.test_reason import server
 
 PAGE = (Path(__file__).parents[2] / "docs" / "status.md").read_text("utf-8")
 
@@ -99,6 +105,57 @@ def test_a_journal_that_cannot_be_written_shows(tmp_path: Path) -> None:
     monitoring = told["gateway"]["event_monitoring"]
     assert monitoring["enabled"] is False
     assert monitoring["last_error"].startswith("The event journal cannot be written: ")
+
+
+def test_every_server_that_does_not_run_says_why_and_what_to_do(tmp_path: Path) -> None:
+    running, disabled = FakeServer("a"), FakeServer("b", None, disabled=True)
+    running.shown_main = server(State.READY).shown_main
+    broken = server(State.BROKEN, "no connection: connection refused")
+
+    for each in (running, broken):
+        each.shown_main.restarts, each.shown_main.noise = 0, None
+        each.shown_main.child = each.shown_main.line = None
+
+    assert "reason" not in backend_status(running, 0)
+    assert backend_status(disabled, 0)["reason"].endswith("set disabled = false to use it")
+    assert backend_status(broken, 0)["reason"] == (
+        "no connection: connection refused; see that it runs where url says; "
+        "it is tried again by itself"
+    )
+
+
+def test_hooks_are_told_where_there_are_any(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, source="test", clock=lambda: 0.0, redact=str)
+
+    class FakeHooks:
+        posting = True
+
+        def report(self) -> dict[str, Any]:
+            return {"alarm": {"last_error": None}}
+
+    hooks = cast(Hooks, FakeHooks())
+    told = event_monitoring(journal, hooks)
+
+    assert told["webhook_configured"] is True
+    assert told["hooks"] == {"alarm": {"last_error": None}}
+    whole = gateway_status(profile_of(), journal, hooks, uptime_seconds=0.0, debug=False)
+    assert whole["gateway"]["event_monitoring"] == told
+    assert "hooks" not in event_monitoring(journal)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_telemetry_is_told_of_where_it_is_on(tmp_path: Path, enabled: bool) -> None:
+    journal = Journal(tmp_path, source="test", clock=lambda: 0.0, redact=str)
+    telemetry = Telemetry(TelemetryConfig(enabled=enabled), {}, lambda: 0.0, print)
+    telemetry.dropped = 3
+    telemetry.troubles["spans"] = "HTTP 401"
+
+    told = event_monitoring(journal, None, telemetry)
+
+    shown = {"dropped": 3, "troubles": {"spans": "HTTP 401"}}
+    assert told.get("telemetry") == (shown if enabled else None)
+    whole = gateway_status(profile_of(), journal, None, telemetry, uptime_seconds=0.0, debug=False)
+    assert whole["gateway"]["event_monitoring"] == told
 
 
 def members_in_the_code() -> set[str]:

@@ -6,31 +6,26 @@ from typing import Any
 
 import pytest
 
-from anyport.gateway.handles import Handle
-from anyport.gateway.task_line import TaskLine
 from anyport.protocol.errors import Situation
 from anyport.protocol.revision import Era
 from anyport.protocol.task import Task
-from anyport.upstream.connection import Lost
+from anyport.upstream.call import Lost
+from anyport.upstream.parting import BROKEN
 from anyport.wire.frame import Failure
-from tests.gateway.fakes import LEGACY, MODERN, caller
-from tests.gateway.tasking import BOTH, ERAS, Tasked, alongside, given_up, task_of, told
+from tests.gateway.fakes import LEGACY, MODERN
+from tests.gateway.tasking import (
+    BOTH,
+    ERAS,
+    ME,
+    Tasked,
+    alongside,
+    given_up,
+    handle_at,
+    line,
+    task_of,
+    told,
+)
 from tests.upstream.fakes import peer_of, run, say, until
-
-NOW = "2026-01-01T00:00:00Z"
-ME = caller(None, MODERN)
-
-
-def line() -> TaskLine:
-    return TaskLine(lambda: NOW)
-
-
-def handle_at(server: Tasked, *, shared: bool = False) -> Handle:
-    unseen = Task(status="working", created=b'"a"', updated=b'"b"')
-    handle = Handle("ours", "native", server, server.era, ME, unseen)
-    if server.era is Era.LEGACY:
-        handle.connection, handle.shared = server.connection, shared
-    return handle
 
 
 @BOTH
@@ -129,7 +124,7 @@ def test_a_server_that_goes_away_meanwhile_is_lost(era: Era) -> None:
 
         seen = await alongside(line().look(handle_at(server), ME), goes())
 
-        assert seen == Lost("it exited")
+        assert seen == BROKEN.sent("it exited")
 
     run(scene)
 

@@ -5,31 +5,13 @@ from typing import Any
 
 import pytest
 
-from anyport.gateway.handles import Handle
-from anyport.gateway.task_line import TaskLine
 from anyport.protocol.errors import Situation
-from anyport.protocol.revision import Era
-from anyport.protocol.task import Task
-from anyport.upstream.connection import Lost
+from anyport.upstream.call import Lost
+from anyport.upstream.parting import BROKEN
 from anyport.wire.frame import Failure
-from tests.gateway.fakes import LEGACY, MODERN, caller
-from tests.gateway.tasking import Tasked, alongside
+from tests.gateway.fakes import LEGACY
+from tests.gateway.tasking import ME, Tasked, alongside, handle_at, line
 from tests.upstream.fakes import run
-
-NOW = "2026-01-01T00:00:00Z"
-ME = caller(None, MODERN)
-
-
-def line() -> TaskLine:
-    return TaskLine(lambda: NOW)
-
-
-def handle_at(server: Tasked, *, shared: bool = False) -> Handle:
-    unseen = Task(status="working", created=b'"a"', updated=b'"b"')
-    handle = Handle("ours", "native", server, server.era, ME, unseen)
-    if server.era is Era.LEGACY:
-        handle.connection, handle.shared = server.connection, shared
-    return handle
 
 
 def test_a_session_tells_what_has_come_of_a_task_when_it_is_asked_for_that() -> None:
@@ -167,7 +149,9 @@ def test_a_server_that_goes_away_while_a_result_is_waited_for_is_lost() -> None:
             await server.asked("tasks/result")
             server.connection.end("it exited")
 
-        assert await alongside(line().result(handle_at(server), ME), goes()) == Lost("it exited")
+        seen = await alongside(line().result(handle_at(server), ME), goes())
+
+        assert seen == BROKEN.sent("it exited")
 
     run(scene)
 

@@ -22,7 +22,7 @@ from anyport.protocol.exchange import Failed, Question, Refused
 from anyport.protocol.extension import TASKS
 from anyport.protocol.method import Kind
 from anyport.protocol.revision import Era
-from anyport.upstream.connection import Lost
+from anyport.upstream.call import Lost
 from anyport.wire import members
 from anyport.wire.frame import Failure
 from tests.gateway.fakes import LEGACY, MODERN, FakeServer, caller, declared, profile_of

@@ -11,7 +11,7 @@ from anyport.gateway.task_words import NOT_FOUND
 from anyport.protocol.exchange import Question
 from anyport.protocol.principal import Principal
 from anyport.protocol.revision import Era
-from anyport.upstream.server import SHARED, LeaseKey
+from anyport.upstream.key import SHARED, LeaseKey
 from anyport.wire.frame import Failure, Request, Result
 from tests.gateway.fakes import LEGACY, MODERN, Asked, caller
 from tests.gateway.tasking import (

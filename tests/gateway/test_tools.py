@@ -18,6 +18,6 @@ def test_both_are_listed_under_their_plain_names() -> None:
 def test_get_events_takes_every_way_to_narrow_a_search() -> None:
     schema = json.loads(GATEWAY_TOOLS[1].raw)["inputSchema"]["properties"]
 
-    assert set(schema) == {"trace_id", "event_type", "status", "since", "limit"}
+    assert set(schema) == {"trace_id", "event_type", "status", "since", "limit", "filter"}
     assert schema["status"]["enum"] == ["pending", "cancelled", "failure", "success", "timeout"]
     assert schema["limit"]["maximum"] == EVENTS_LIMIT_MAX

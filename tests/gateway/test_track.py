@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from anyport.gateway.deadlines import LINGER_SECONDS
+from anyport.gateway.sluice import REFUSED, unrecorded
 from anyport.protocol.method import Kind
 from anyport.protocol.revision import REVISIONS
 from tests.gateway.fakes import LEGACY, MODERN, FakeSession, caller
@@ -239,6 +240,7 @@ ANSWERS = results() | st.sampled_from(
 @example(MODERN, LEGACY, PARAMS[0], b'"result":{"content":[]} ')
 @example(MODERN, MODERN, PARAMS[0], b'"result":{"resultType":"complete","content":[] }')
 @example(LEGACY, MODERN, PARAMS[0], b'"result":{"resultType":"complete"}')
+@example(LEGACY, LEGACY, PARAMS[0], b'"result":{"resultType":"complete","content":[] }')
 def test_a_call_on_the_track_and_one_beside_it_are_told_the_same(
     tmp_path: Path, of_client: Any, of_server: Any, params: bytes, answer: bytes
 ) -> None:
@@ -255,7 +257,9 @@ def test_a_call_on_the_track_and_one_beside_it_are_told_the_same(
         told.append(client.wire.frames)
         noted.append(client.scene.statuses)
 
-    assert told[0] == told[1]
+    # White space around a member that had to be taken out may go with it.
+    read = [[json.loads(frame, object_pairs_hook=list) for frame in frames] for frames in told]
+    assert read[0] == read[1]
     assert sent[0] == sent[1]
     assert noted[0] == noted[1]
     for frame in told[0]:
@@ -343,3 +347,27 @@ def test_a_token_where_no_client_writes_it_leaves_no_track(client: Client) -> No
 
     assert client.tracked == 0
     assert not [key for key in client.caller.memory if key == ("s__echo", False)]
+
+
+def test_a_call_on_a_track_waits_for_its_record_if_it_must(client: Client) -> None:
+    kept: list[bytes] = []
+    sluice = client.scene.relay.sluice
+    client.call()
+    sluice.shut = True
+    sluice.keep = lambda answer: kept.append(answer.frame)  # type: ignore[method-assign]
+
+    client.hear(plain_result(client.scene))
+
+    assert client.wire.take() == []
+    assert json.loads(kept[0])["result"]["content"] == []
+    assert 1 not in client.open
+
+
+def test_no_track_is_taken_while_nothing_can_be_recorded(client: Client) -> None:
+    before = client.tracked
+    client.scene.relay.sluice.refusal = unrecorded(REFUSED, "no room")
+
+    client.call()
+
+    assert client.tracked == before
+    assert "no room" in json.dumps(client.wire.take_one())

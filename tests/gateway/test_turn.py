@@ -13,8 +13,8 @@ from anyport.protocol.exchange import Answered, Caller, Failed, Refused
 from anyport.protocol.extension import TASKS
 from anyport.protocol.revision import REVISIONS, Era
 from anyport.protocol.task import Task
-from anyport.upstream.connection import Lost
-from anyport.upstream.server import SHARED, LeaseKey
+from anyport.upstream.call import Lost
+from anyport.upstream.key import SHARED, LeaseKey
 from anyport.wire import codec
 from anyport.wire.frame import Failure
 from tests.gateway.fakes import LEGACY, MODERN, caller

@@ -8,7 +8,8 @@ import pytest
 from anyport.protocol.exchange import Caller, Failed
 from anyport.protocol.extension import TASKS
 from anyport.protocol.revision import Era
-from anyport.upstream.connection import Lost
+from anyport.upstream.call import Lost
+from anyport.upstream.parting import BROKEN
 from anyport.wire import codec
 from anyport.wire.frame import Failure, Result
 from tests.gateway.fakes import LEGACY, MODERN, caller, declared
@@ -81,7 +82,7 @@ def test_or_why_nothing_is_known_of_it(era: Era) -> None:
         house.server.connection.end("it exited")
         await house.settle()
 
-        assert asked.errand.concluded == [Lost("it exited")]
+        assert asked.errand.concluded == [BROKEN.sent("it exited")]
 
     play(ERAS[era], scene)
 

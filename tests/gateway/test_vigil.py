@@ -13,7 +13,7 @@ from anyport.gateway.vigil import follow, unaskable
 from anyport.protocol.errors import MISSING_CAPABILITY
 from anyport.protocol.exchange import Caller, Failed, Question
 from anyport.protocol.revision import Era
-from anyport.upstream.connection import Lost
+from anyport.upstream.parting import BROKEN
 from anyport.wire import codec
 from anyport.wire.frame import Failure, Result
 from tests.gateway.fakes import MODERN, caller
@@ -244,7 +244,7 @@ def test_a_server_that_goes_away_is_lost() -> None:
             await server.asked("tasks/get")
             server.connection.end("it exited")
 
-        assert watch.seen() == Lost("it exited")
+        assert watch.seen() == BROKEN.sent("it exited")
 
     run(scene)
 

@@ -9,7 +9,7 @@ from anyport.protocol.exchange import Answered, Caller, Ending, Question
 from anyport.protocol.method import Kind
 from anyport.protocol.revision import Era
 from anyport.routing.offers import Listing, Offer
-from anyport.upstream.connection import Answer
+from anyport.upstream.call import Answer
 from anyport.upstream.server import Server
 from anyport.wire.frame import Result
 from tests.gateway.fakes import Asked

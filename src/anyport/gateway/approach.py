@@ -10,7 +10,8 @@ from anyport.gateway.leases import PRINCIPALS_MAX, SEATS_MAX, Leases, Seat
 from anyport.protocol.exchange import Exchange
 from anyport.protocol.revision import Era
 from anyport.upstream.connection import Connection
-from anyport.upstream.server import SHARED, Server
+from anyport.upstream.key import SHARED
+from anyport.upstream.server import Server
 
 
 class Traveller(Protocol):
@@ -44,6 +45,10 @@ class Approach:
         exchange, server = self._traveller.exchange, self._traveller.server
         scope, caller = server.config.scope, exchange.caller
         key = self._leases.key(scope, caller)
+        if exchange.method.extension is not None and server.asleep:
+            # What it speaks is known when it runs.
+            server.lease(next(iter(server.tenders), SHARED), lambda _: self.begin())
+            return
         if exchange.method.extension is not None and server.modern:
             key = SHARED  # Many that speak both eras have their extensions in one of them only.
         self._key = key

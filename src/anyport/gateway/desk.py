@@ -43,12 +43,12 @@ class Means:
     """What the desk needs from the gateway."""
 
     status: Callable[[Profile], dict[str, Any]]
-    events: Callable[[bytes], Coroutine[Any, Any, bytes]]
-    """Takes the raw arguments of `get_events`, gives a raw array. Raises `BadQuery`."""
+    events: Callable[[bytes, str], Coroutine[Any, Any, tuple[bytes, ...]]]
+    """Takes the raw arguments of `get_events` and the trace of the call, gives raw documents, of
+    which the first is an array of events. Raises `BadQuery`."""
     describe: Callable[[str], Description]
     spawn: Callable[[Coroutine[Any, Any, None], str], None]
     later: Callable[[float, Callable[[], None]], object]
-    list_seconds: float
     cursor_key: bytes
 
 
@@ -65,11 +65,15 @@ class Waiting:
 class Desk:
     """Answers what no single server can."""
 
-    def __init__(self, relay: Relay, feed: Feed, interest: Interest, means: Means) -> None:
+    def __init__(
+        self, relay: Relay, feed: Feed, interest: Interest, means: Means, list_seconds: float
+    ) -> None:
         self._relay = relay
         self._feed = feed
         self._interest = interest
         self._means = means
+        self.list_seconds = list_seconds
+        """How long a list waits for servers that are still starting."""
         self._waiting: list[Waiting] = []
         relay.tasks.feed = feed
         self._local: dict[str, Callable[[Exchange, Profile], None]] = {
@@ -90,8 +94,10 @@ class Desk:
     def use_tool(self, exchange: Exchange, profile: Profile, tool: str) -> None:
         """Run one of the gateway's own tools."""
         if tool == "gateway_status":
-            report = msgspec.json.encode(self._means.status(profile))
-            self._relay.finish(exchange, "", tool, Answered(_text_result(report)))
+            # With the trace, so that an agent can go on and ask what belongs to its own call.
+            report = {**self._means.status(profile), "trace_id": exchange.trace_id}
+            result = _text_result(msgspec.json.encode(report))
+            self._relay.finish(exchange, "", tool, Answered(result))
         else:
             self._means.spawn(self._get_events(exchange, tool), tool)
 
@@ -108,7 +114,7 @@ class Desk:
         def slow() -> list[Server]:
             return [server for server in profile.servers.values() if not server.settled]
 
-        self._wait(Waiting(lambda: profile.settled, then, slow), self._means.list_seconds)
+        self._wait(Waiting(lambda: profile.settled, then, slow), self.list_seconds)
 
     def wait_for_server(self, server: Server, waited: float, then: Callable[[], None]) -> None:
         """Run something once a server has told what it offers, or cannot, or had its time."""
@@ -157,7 +163,7 @@ class Desk:
         def slow() -> list[Server]:
             return [server for server in servers if server.lists.is_awaited(kind)]
 
-        self._wait(Waiting(lambda: not slow(), then, slow), self._means.list_seconds)
+        self._wait(Waiting(lambda: not slow(), then, slow), self.list_seconds)
 
     def _list(self, exchange: Exchange, profile: Profile, kind: Kind) -> None:
         if exchange.ended:
@@ -301,7 +307,7 @@ class Desk:
     async def _get_events(self, exchange: Exchange, tool: str) -> None:
         arguments = members.members(exchange.params).get("arguments", msgspec.Raw(b"{}"))
         try:
-            result = _text_result(await self._means.events(bytes(arguments)))
+            result = _text_result(*await self._means.events(bytes(arguments), exchange.trace_id))
         except BadQuery as error:
             result = tool_error(f"get_events: {error}")
         except Exception as error:  # noqa: BLE001 - the caller waits for an answer
@@ -324,6 +330,7 @@ def _wishes(params: bytes) -> dict[str, object] | None:
         return None
 
 
-def _text_result(document: bytes) -> bytes:
-    """A tool result whose one text is a JSON document."""
-    return b'{"content":[{"type":"text","text":%b}]}' % members.text(document.decode())
+def _text_result(*documents: bytes) -> bytes:
+    """A tool result with JSON documents as its texts."""
+    texts = [b'{"type":"text","text":%b}' % members.text(text.decode()) for text in documents]
+    return b'{"content":[%b]}' % b",".join(texts)

@@ -13,9 +13,10 @@ import msgspec
 from msgspec import Raw
 
 from anyport.config.address import is_local
+from anyport.gateway.parks import PARK_SECONDS_MAX
 from anyport.gateway.profile import Profile
 from anyport.gateway.states import States
-from anyport.protocol.back import INPUT_REQUIRED, UNKNOWN_FORM, Inquiry, asks_for_input, inquiry_of
+from anyport.protocol.back import UNKNOWN_FORM, Inquiry, asks_for_input, inquiry_of
 from anyport.protocol.capability import declares
 from anyport.protocol.downgrade import downgrade_error
 from anyport.protocol.errors import (
@@ -27,6 +28,8 @@ from anyport.protocol.errors import (
     from_server,
     lost,
     missing_capability,
+    not_running,
+    timed_out,
     tool_error,
 )
 from anyport.protocol.exchange import Answered, Ending, Exchange, Failed, Refused
@@ -34,8 +37,10 @@ from anyport.protocol.method import Kind
 from anyport.protocol.openable import unfit, unfit_question
 from anyport.protocol.revision import Era
 from anyport.protocol.shape import ShapedResult, read_shape
+from anyport.protocol.upgrade import input_request, input_required
 from anyport.routing.rewrite import rewrite_error, rewrite_result
-from anyport.upstream.connection import Answer, Lost, Peer
+from anyport.upstream.call import Answer, Lost
+from anyport.upstream.peer import Peer
 from anyport.upstream.server import Server
 from anyport.wire import members
 from anyport.wire.frame import Failure, Result
@@ -82,8 +87,8 @@ class Endings:
                 told = self._refused(error, exchange, profile, server)
                 modern = peer is not None and peer.revision.era is Era.MODERN
                 return _in_session(told, exchange) if modern else told
-            case Lost(reason=reason, situation=situation):
-                return Failed(lost(server.slug, situation, reason))
+            case Lost():
+                return Failed(answer.fault(server.slug))
 
     def _bound(self, ending: Answered, exchange: Exchange, server: Server) -> Ending:
         """What a modern client is asked, under a state that only it can come back with."""
@@ -96,6 +101,7 @@ class Endings:
         state = self._states.bind(exchange, server.slug, inquiry.state)
         if isinstance(state, str):
             return misbehaved(server.slug, state)
+        server.await_return(PARK_SECONDS_MAX)
         return Answered(members.edit(ending.result, {"requestState": state}), ending.shape)
 
     def _refused(
@@ -140,13 +146,7 @@ class Endings:
         state = self._states.bind(exchange, slug, None, anew=True)
         if isinstance(state, str):
             return misbehaved(slug, state)
-        requests = members.join((key, entry) for key, (entry, _) in asked.items())
-        result = [
-            ("resultType", INPUT_REQUIRED),
-            ("inputRequests", requests),
-            ("requestState", state),
-        ]
-        return Answered(members.join(result))
+        return Answered(input_required([(key, entry) for key, (entry, _) in asked.items()], state))
 
 
 def _in_session(ending: Ending, exchange: Exchange) -> Ending:
@@ -161,6 +161,14 @@ def _in_session(ending: Ending, exchange: Exchange) -> Ending:
 def misbehaved(slug: str, words: str) -> Failed:
     """A server did what it must not."""
     return Failed(lost(slug, Situation.MISBEHAVED, words))
+
+
+def unready(server: Server, reason: str) -> Fault:
+    """A server does not run, maybe because it took too long to."""
+    timeout = server.timeout_of(reason)
+    if timeout is None:
+        return not_running(server.slug, reason)
+    return timed_out(server.slug, timeout, reason)
 
 
 def unfit_inquiry(inquiry: Inquiry, server: Server) -> Failed | None:
@@ -224,9 +232,8 @@ def _addresses(error: bytes) -> dict[str, tuple[bytes, str]] | None:
             found = members.members(raw)
             params = [("mode", b'"url"')]
             params += [(name, bytes(found[name])) for name in ("message", "url")]
-            entry = [("method", b'"elicitation/create"'), ("params", members.join(params))]
-            url = msgspec.json.decode(found["url"], type=str)
-            asked[f"u{number}"] = (members.join(entry), url)
+            entry = input_request("elicitation/create", members.join(params))
+            asked[f"u{number}"] = (entry, msgspec.json.decode(found["url"], type=str))
     except (msgspec.DecodeError, KeyError):
         return None
     return asked if 0 < len(asked) <= ELICITATIONS_MAX else None

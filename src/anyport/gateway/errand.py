@@ -5,91 +5,52 @@ Decides nothing about where it goes: the relay has decided that, and is told how
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol
 
 from anyport.gateway.approach import Approach
-from anyport.gateway.deadlines import Deadlines, Term
-from anyport.gateway.endings import Endings, misbehaved
-from anyport.gateway.leases import Leases, Seat
-from anyport.gateway.ledger import Habit
-from anyport.gateway.parks import Parks
+from anyport.gateway.attempts import Attempts
+from anyport.gateway.endings import misbehaved, unready
+from anyport.gateway.laying import Way, remember
+from anyport.gateway.leases import Seat
+from anyport.gateway.office import Office
 from anyport.gateway.profile import Profile
+from anyport.gateway.resting import Resting
 from anyport.gateway.rounds import Rounds
-from anyport.gateway.states import States
-from anyport.gateway.tasks import Tasks
-from anyport.gateway.track import Run, Way, remember
+from anyport.gateway.track import Run
 from anyport.gateway.turn import Turn, turn_of
+from anyport.gateway.witness import asked_before, counted, spoken
 from anyport.protocol import meta
 from anyport.protocol.back import Inquiry
-from anyport.protocol.errors import Fault, Situation, lost, not_running
+from anyport.protocol.errors import Fault, Situation, lost, timed_out
 from anyport.protocol.exchange import (
     Answered,
     Ending,
     Exchange,
     Failed,
     NeedInput,
-    Progress,
     Question,
 )
 from anyport.protocol.reading import CALL
 from anyport.protocol.revision import Era
-from anyport.upstream.connection import Answer, Call, Connection, Lost
+from anyport.protocol.timeouts import Timeout
+from anyport.upstream.call import Answer, Call, Concern, Lost
+from anyport.upstream.connection import Connection
 from anyport.upstream.level import raise_level
 from anyport.upstream.server import Server
 from anyport.upstream.shelf import Reading
 from anyport.wire import members
 from anyport.wire.frame import Result
 
-HELD_REPORTS_MAX: Final = 64
-"""Of what a server tells of its progress while its client fetches an answer; the last count."""
 
-
-class Office(Protocol):
-    """The relay, as an errand sees it."""
-
-    clock: Callable[[], float]
-    later: Callable[[float, Callable[[], None]], object]
-    deadlines: Deadlines
-    endings: Endings
-    leases: Leases
-    parks: Parks
-    states: States
-    tasks: Tasks
-
-    def finish(
-        self,
-        exchange: Exchange,
-        slug: str,
-        native: str,
-        ending: Ending,
-        waited: float | None = None,
-    ) -> None:
-        """The one way out of a call."""
-
-    def give_up(self, exchange: Exchange, slug: str, native: str) -> None:
-        """The other way out: the client no longer wants the answer."""
-
-    def broke(self, exchange: Exchange, error: Exception) -> None:
-        """Something of ours broke on the way."""
-
-    def note_pending(self, exchange: Exchange, slug: str, native: str) -> None:
-        """A call takes a while."""
-
-    def habit(self, exchange: Exchange, slug: str, native: str) -> Habit:
-        """How calls like this one are noted."""
-
-
-class Errand(Term):
+class Errand(Resting):
     """One exchange on its way to one server, and the answer on its way back."""
 
     __slots__ = (
-        "_held",
+        "_attempts",
+        "_given",
         "_lease",
-        "_native",
         "_params",
         "_profile",
         "_reading",
-        "_relay",
         "_rounds",
         "_seat",
         "_sent",
@@ -97,7 +58,7 @@ class Errand(Term):
         "_waited",
         "call",
         "delayed",
-        "server",
+        "native",
         "under_way",
     )
 
@@ -110,17 +71,20 @@ class Errand(Term):
         native: str,
         params: bytes,
     ) -> None:
-        super().__init__(exchange, server.config.timeout_seconds, exchange.started)
-        self.server = server
+        super().__init__(relay, exchange, server)
         self.delayed = False
         """Whether it had to wait for the server before it could be sent."""
         self.under_way = True
         """Whether the server is what everybody waits for."""
-        self._relay = relay
+        if exchange.passage is not None:
+            exchange.passage.server, exchange.passage.native = server.slug, native
         self._profile = profile
-        self._native = native
+        self.native = native
+        self._given: bytes | None = params
+        """What the client sent; None where that has not been worked out."""
         self._params = params
         """What the server was last asked with; before that, what the client sent."""
+        self._attempts = Attempts()
         self._lease: Connection | None = None
         self._seat: Seat | None = None
         """Where it has a connection to itself."""
@@ -130,22 +94,24 @@ class Errand(Term):
         self._rounds: Rounds | None = None
         self._turn: Turn | None = None
         """Set if the call may become a task."""
-        self._held: tuple[bytes, ...] = ()
-        """What the server told while nobody was there to hear it."""
         self._sent = 0.0
         self._waited: float | None = None
         """How long the server took, all its rounds together."""
 
     def wait(self) -> None:
         """Set the clock; somebody else asks the server."""
-        self.exchange.on_cancel = self._cancelled
-        self._relay.deadlines.start(self)
+        self.exchange.on_cancel = self.cancelled
+        self._relay.deadlines.lend(self)
         self.under_way = False
 
     def begin(self) -> None:
         """Set the clock, ask for a connection."""
         relay, exchange = self._relay, self.exchange
-        exchange.on_cancel = self._cancelled
+        fault = self._attempts.admit(self.server)
+        if fault is not None:
+            self._finish(Failed(fault))
+            return
+        exchange.on_cancel = self.cancelled
         relay.deadlines.start(self)
         Approach(self, relay.leases).begin()
         self.delayed = self.delayed or not self.sent
@@ -153,21 +119,36 @@ class Errand(Term):
     def take_over(self, run: Run) -> None:
         """Go on with a call that has been sent."""
         self._lease, self.call, self._sent = run.track.connection, run.call, run.started
-        turn = turn_of(self._relay.tasks, self, self._profile, self._lease, self._native)
+        self._given = None
+        spoken(self.exchange, self.server, self._lease)
+        asked_before(self.exchange, self._params, run.started)
+        turn = turn_of(self._relay.tasks, self, self._profile, self._lease, self.native)
         if isinstance(turn, Turn):
             self._turn = turn
             turn.params(self._params)
-        self.exchange.on_cancel = self._cancelled
+        self.exchange.on_cancel = self.cancelled
 
-    def overdue(self) -> None:
-        """The server has had its time."""
-        fault = lost(self.server.slug, Situation.TIMED_OUT, f"{self.seconds:g}s")
+    def overdue(self, timeout: Timeout) -> None:
+        """Its time is over; if it was the server's, that speaks against it."""
+        self._relay.deadlines.on_timeout(timeout)
+        fault = timed_out(self.server.slug, timeout, f"{self.allowed(timeout):g}s")
+        lease, call, its_own = self._lease, self.call, timeout in (Timeout.TOTAL, Timeout.CAP)
+        if its_own and lease is not None and call is not None and lease.waits_for(call):
+            self._attempts.overdue(fault.message, self._sent, self.server)
+        self._count(None)
         self._stop(members.text(fault.message))
         self._finish(Failed(fault))
 
+    def look(self, now: float) -> Timeout | None:
+        """A call that waits for a place with its server has a time of its own for that."""
+        lease, call = self._lease, self.call
+        if lease is not None and call is not None and lease.look(call, now):
+            self._relay.deadlines.on_timeout(Timeout.QUEUE)
+        return None if self.exchange.ended else super().look(now)
+
     def linger(self) -> None:
         """It takes a while: that is worth an event of its own."""
-        self._relay.note_pending(self.exchange, self.server.slug, self._native)
+        self._relay.note_pending(self.exchange, self.server.slug, self.native)
 
     def take_seat(self, seat: Seat) -> None:
         """A connection is its own until it leaves."""
@@ -183,7 +164,8 @@ class Errand(Term):
             return
         try:
             if isinstance(lease, str):
-                self._finish(Failed(not_running(self.server.slug, lease)))
+                if not self._attempts.waits(self, self._relay.retries):
+                    self._finish(Failed(unready(self.server, lease)))
             else:
                 self._forward(lease)
         except Exception as error:  # noqa: BLE001 - others wait for the same server
@@ -192,8 +174,7 @@ class Errand(Term):
     def _forward(self, lease: Connection) -> None:
         peer, exchange = lease.peer, self.exchange
         if peer is None:
-            reason = "it has not finished its handshake"
-            self._finish(Failed(not_running(self.server.slug, reason)))
+            self._finish(Failed(unready(self.server, "it has not finished its handshake")))
             return
         era = peer.revision.era
         params = self._relay.states.unbind(exchange, self._params, self.server.slug, era)
@@ -201,13 +182,16 @@ class Errand(Term):
             self._finish(Failed(params))
             return
         self._lease = lease
+        spoken(exchange, self.server, lease)
         if self.delayed:
             self._waited = self._relay.clock() - exchange.started
+            if exchange.passage is not None:
+                exchange.passage.queued = self._waited
         params = peer.back.params(params, exchange.found.get("_meta"), exchange.caller)
         if exchange.context:
             params = meta.restamp(params, exchange.context)
         if exchange.method.name == CALL:
-            turn = turn_of(self._relay.tasks, self, self._profile, lease, self._native)
+            turn = turn_of(self._relay.tasks, self, self._profile, lease, self.native)
             if isinstance(turn, Fault):
                 self._finish(Failed(turn))
                 return
@@ -232,7 +216,7 @@ class Errand(Term):
         if exchange.method.name != "resources/read" or era is Era.LEGACY:
             return False
         who = exchange.caller.principal
-        reading = shelf.reading(self.server.slug, self._native, params, who)
+        reading = shelf.reading(self.server.slug, self.native, params, who)
         said = None if reading is None else shelf.find(reading, self._relay.clock())
         if said is None:
             self._reading = reading
@@ -249,22 +233,47 @@ class Errand(Term):
             return
         self._params = params
         self._sent = self._relay.clock()
+        if exchange.passage is not None:
+            sent = params if exchange.progress_token is None else lease.stamped(params)
+            exchange.passage.asks(exchange.method.name, sent)
         call = lease.call(
             exchange.method.name,
             params,
-            self.answered,
+            self.heard,
             None if exchange.progress_token is None else self.progressed,
-            self._native,
-            exchange.param_fields,
+            Concern(self.native, exchange.param_fields, exchange.share or exchange.teller),
         )
         if isinstance(call, Lost):
-            self.answered(call)
+            self.heard(call)
         elif not exchange.ended:
             self.call = call
 
+    def heard(self, answer: Answer) -> None:
+        """The server has answered, or will not; then it may be asked once more."""
+        try:
+            repeats = self._attempts.hear(answer, self._sent, self, self._relay.retries)
+        except Exception as error:  # noqa: BLE001 - others wait for the same server
+            self._relay.broke(self.exchange, error)
+            return
+        if repeats:
+            self._count(answer)
+            self.call = None
+        else:
+            self.answered(answer)
+
+    def repeat(self) -> None:
+        """Ask for a connection, then the server, as if for the first time."""
+        self._leave()
+        self._lease = self._turn = None
+        self.exchange.lease = ""
+        if self._given is None:
+            self._given = members.edit(self.exchange.params, {"name": members.text(self.native)})
+        self._params = self._given
+        Approach(self, self._relay.leases).begin()
+
     def answered(self, answer: Answer) -> None:
         """The server has answered, or will not."""
-        self._waited = (self._waited or 0.0) + self._relay.clock() - self._sent
+        self._count(answer)
         try:
             if self._turn is not None and self._turn.take(answer):
                 self._sent = self._relay.clock()
@@ -288,6 +297,12 @@ class Errand(Term):
         except Exception as error:  # noqa: BLE001 - others wait for the same server
             self._relay.broke(self.exchange, error)
 
+    def _count(self, answer: Answer | None) -> None:
+        """The server has answered, or is given up while it works: either was its time."""
+        if answer is not None or self.call is not None:
+            took = counted(self.exchange, self.call, answer, self._sent, self._relay.clock())
+            self._waited = (self._waited or 0.0) + took
+
     def conclude(self, answer: Answer) -> None:
         """What has come of the task that the call had become."""
         self._turn = None
@@ -302,7 +317,7 @@ class Errand(Term):
     def put(self, question: Question) -> None:
         """Put a question of the task that it has become to its client."""
         if self.exchange.caller.session is not None:
-            self.exchange.tell(self.exchange, NeedInput(question))
+            self.exchange.happen(NeedInput(question))
         elif self._relay.parks.full(self.exchange.caller.principal):
             question.abandon()
         else:
@@ -324,15 +339,6 @@ class Errand(Term):
         """Do something after a while."""
         self._relay.later(seconds, act)
 
-    def progressed(self, reports: Sequence[bytes]) -> None:
-        """The server has told how far it has come."""
-        if self.exchange.ended:
-            self._held = (*self._held, *reports)[-HELD_REPORTS_MAX:]
-            return
-        self.extend(self._relay.clock())
-        for params in reports:
-            self.exchange.tell(self.exchange, Progress(params))
-
     # While nobody waits for it: see `parks`.
 
     @property
@@ -340,22 +346,10 @@ class Errand(Term):
         """Whether the server knows of it."""
         return self.call is not None
 
-    def rest(self) -> None:
-        """Nobody waits for it for a while: its time stands still."""
-        self._relay.deadlines.clear(self.exchange)
-        self.exchange.on_cancel = None
-
     def wake(self, exchange: Exchange) -> None:
         """Somebody waits for it again."""
-        before, self.exchange = self.exchange, exchange
-        exchange.trace_id, exchange.span_id = before.trace_id, before.span_id
-        exchange.parent_span_id, exchange.started = before.parent_span_id, before.started
-        exchange.name, exchange.lease = before.name, before.lease
-        exchange.on_cancel = self._cancelled
-        self.extend(self._relay.clock())
-        self._relay.deadlines.start(self)
-        held, self._held = self._held, ()
-        self.progressed(held)
+        self._attempts.committed = True
+        super().wake(exchange)
 
     def finish(self, ending: Ending) -> None:
         """It has ended; if nobody waits for that, it is kept for whoever comes back."""
@@ -365,21 +359,27 @@ class Errand(Term):
     def abandon(self) -> None:
         """Nobody will come back: the server is told, and the record."""
         self._stop(None)
-        self._relay.give_up(self.exchange, self.server.slug, self._native)
+        self._relay.give_up(self.exchange, self.server.slug, self.native)
 
-    def _cancelled(self, reason: bytes | None) -> None:
+    def cancelled(self, reason: bytes | None) -> None:
         """The client gave up: the server is told, and the record."""
         self._relay.parks.forget(self)
+        self._count(None)
         self._stop(reason)
-        self._relay.give_up(self.exchange, self.server.slug, self._native)
+        self._relay.give_up(self.exchange, self.server.slug, self.native)
 
     def _stop(self, reason: bytes | None) -> None:
-        # The call holds on to this errand: cut, or both wait for the garbage collector.
         call, self.call = self.call, None
         if self._lease is not None and call is not None:
             self._lease.cancel(call, reason)
         if self._turn is not None:
             self._turn.stop()
+        self.put_away()
+
+    def put_away(self) -> None:
+        """Leave what it held to others."""
+        self.call = None  # It holds on to this errand: both would wait for the garbage collector.
+        self._attempts.end(self.server)
         self._leave()
 
     def _leave(self) -> None:
@@ -388,13 +388,12 @@ class Errand(Term):
             self._relay.leases.leave(self.server, self.exchange.caller, seat)
 
     def _finish(self, ending: Ending) -> None:
-        self.call = None
-        self._leave()
+        self._relay.parks.forget(self)
+        self.put_away()
         if self._rounds is not None and isinstance(ending, Answered):
             self._rounds.done()
-        altered = self._turn is not None and self._turn.alters
         called = isinstance(ending, Answered) and self.exchange.method.name == CALL
-        if called and self._lease is not None and not altered:
-            way = Way(self._profile, self.server, self._native, self._lease)
+        if called and self._lease is not None and not (self._turn and self._turn.alters):
+            way = Way(self._profile, self.server, self.native, self._lease)
             remember(self.exchange, way, self._relay.habit)
-        self._relay.finish(self.exchange, self.server.slug, self._native, ending, self._waited)
+        self._relay.finish(self.exchange, self.server.slug, self.native, ending, self._waited)

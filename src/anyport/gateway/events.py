@@ -1,47 +1,46 @@
-"""Questions to the journal, as `get_events` and the API ask them; answered in a thread."""
+"""Questions to the journal, as `get_events` and the API ask them; answered in a thread.
+
+The index is opened for the first who asks. From then on, while somebody goes on asking, it may be
+kept up with the journal in small steps, so that the next answer need not wait for that.
+"""
 
 import asyncio
-import base64
+import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
 from anyport.gateway.desk import BadQuery
-from anyport.gateway.tools import EVENTS_LIMIT_DEFAULT, EVENTS_LIMIT_MAX
-from anyport.record.event import EventType, Status
 from anyport.record.journal import Journal
-from anyport.record.since import parse_since
 
 if TYPE_CHECKING:
-    from anyport.record.index import Index, Position
+    from anyport.gateway.inquiry import Inquiry
+    from anyport.record.index import Index, Page
 
+INTEREST_SECONDS: Final = 600.0
+"""How long after a question the index is kept up with the journal: another may follow."""
+TURN_SECONDS: Final = 0.0005
+"""For which a thread that reads the journal may keep calls waiting at a time; Python's own figure
+is ten times that, and a call waits several times."""
+STEP_BYTES: Final = 256 * 1024
+"""Of the journal, taken in at once meanwhile: a millisecond or two in which others may wait."""
 
-CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
-    "event_type": get_args(EventType),
-    "status": get_args(Status),
-}
-SHOWN_CHARS_MAX: Final = 64
-"""Of a name that somebody made up."""
+GIVEN_UP: Final = (
+    "Only the newest part of the journal was searched for this text. Ask again with an until: "
+    "before the oldest event you know, or narrow the search with other terms"
+)
 
+LAGGING: Final = (
+    "Another process keeps the index of the journal locked: the newest events may be missing. "
+    "Ask again in a moment"
+)
 
-class Query(msgspec.Struct, forbid_unknown_fields=True):
-    """The arguments of `get_events`."""
-
-    trace_id: str | None = None
-    event_type: EventType | None = None
-    status: Status | None = None
-    since: str | None = None
-    limit: int = EVENTS_LIMIT_DEFAULT
-
-
-class PageQuery(Query, forbid_unknown_fields=True):
-    """The same, and where to go on."""
-
-    cursor: str | None = None
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,24 +61,29 @@ class Events:
     """Reads the journal through its index."""
 
     def __init__(self, state_dir: Path, journal: Journal) -> None:
-        self._state_dir = state_dir
+        self.state_dir = state_dir
         self._journal = journal
         self._index: Index | None = None
+        self._opening = threading.Lock()
+        self.lags = False
+        """Whether the index could not be brought up to date for the last answer."""
+        self._asked_at = float("-inf")
 
-    async def query(self, arguments: bytes) -> bytes:
-        """The matching events as a raw array.
+    async def query(self, arguments: bytes, trace_id: str) -> tuple[bytes, bytes]:
+        """The matching events as a raw array, and about the answer: the trace of the call.
 
         Raises:
             BadQuery: an argument cannot be used.
         """
-        given: dict[str, object] = {}
-        try:
-            given = msgspec.json.decode(arguments, type=dict[str, object])
-            asked = msgspec.convert(given, Query)
-        except msgspec.DecodeError as error:
-            raise BadQuery(_complaint(given, Query) or str(error)) from None
-        found = await self._ask(asked, None, _limit(asked))
-        return b"[%b]" % b",".join(line.strip() for _, line in found)
+        from anyport.gateway.inquiry import Inquiry  # noqa: PLC0415 - only those who ask pay
+
+        found = await self._page(Inquiry.of_tool(arguments))
+        about = {"trace_id": trace_id}
+        if not found.complete:
+            about["incomplete"] = GIVEN_UP
+        elif self.lags:
+            about["incomplete"] = LAGGING
+        return b"[%b]" % b",".join(found.lines), msgspec.json.encode(about)
 
     async def page(self, parameters: Mapping[str, str]) -> EventPage:
         """The newest matching events, or those before a cursor.
@@ -87,85 +91,69 @@ class Events:
         Raises:
             BadQuery: a parameter cannot be used.
         """
-        try:
-            asked = msgspec.convert(parameters, PageQuery, strict=False)
-        except msgspec.ValidationError as error:
-            raise BadQuery(_complaint(parameters, PageQuery) or str(error)) from None
-        before = None if asked.cursor is None else _read_cursor(asked.cursor)
-        limit = _limit(asked)
-        found = await self._ask(asked, before, limit)
-        return EventPage(
-            lines=[line.strip() for _, line in found],
-            cursor=_cursor(found[0][0]) if len(found) == limit else None,
-        )
+        from anyport.gateway.inquiry import Inquiry, cursor  # noqa: PLC0415 - only those who ask pay
+
+        found = await self._page(Inquiry.of_events(parameters))
+        return EventPage(lines=found.lines, cursor=cursor(found.older))
+
+    async def traffic(self, parameters: Mapping[str, str]) -> EventPage:
+        """The same of the events that tell of exchanges and frames.
+
+        Raises:
+            BadQuery: a parameter cannot be used.
+        """
+        from anyport.gateway.inquiry import Inquiry, cursor  # noqa: PLC0415 - only those who ask pay
+
+        found = await self._page(Inquiry.of_traffic(parameters))
+        return EventPage(lines=found.lines, cursor=cursor(found.older))
+
+    async def ask(self, work: "Callable[[Index], _T]") -> _T:
+        """What the index, brought up to date, answers in a thread.
+
+        Raises:
+            EventsBusy: another process keeps the index to itself.
+        """
+        self._asked_at = time.monotonic()
+        self._journal.flush()
+        return await asyncio.to_thread(self._answer, work)
+
+    async def keep_up(self, is_idle: Callable[[], bool]) -> None:
+        """Bring the index up to date while nothing else is to be done, if somebody may ask."""
+        index = self._index
+        while (
+            index is not None
+            and time.monotonic() - self._asked_at < INTEREST_SECONDS
+            and is_idle()
+            and await asyncio.to_thread(index.step, STEP_BYTES)
+        ):
+            pass
 
     def close(self) -> None:
         """Let go of the index."""
         if self._index is not None:
             self._index.close()
 
-    async def _ask(
-        self, asked: Query, before: "Position | None", limit: int
-    ) -> "list[tuple[Position, bytes]]":
-        try:
-            since = None if asked.since is None else parse_since(asked.since, time.time())
-        except ValueError as error:
-            raise BadQuery(str(error)) from None
-        self._journal.flush()
-        return await asyncio.to_thread(self._read, asked, before, since, limit)
+    async def _page(self, asked: "Inquiry") -> "Page":
+        return await self.ask(lambda index: index.page(asked.before, asked.filter, asked.limit))
 
-    def _read(
-        self, asked: Query, before: "Position | None", since: float | None, limit: int
-    ) -> "list[tuple[Position, bytes]]":
+    def _answer(self, work: "Callable[[Index], _T]") -> _T:
         # Late: a gateway that is never asked needs no database.
-        from anyport.record.index import Index, IndexBusy  # noqa: PLC0415
+        from anyport.record.index import Index, IndexBusy, IndexLost  # noqa: PLC0415
 
-        if self._index is None:
-            self._index = Index(self._state_dir)
+        index = None
         try:
-            self._index.catch_up()
-            return self._index.page(
-                before,
-                trace_id=asked.trace_id,
-                event_type=asked.event_type,
-                status=asked.status,
-                since=since,
-                limit=limit,
-            )
+            with self._opening:
+                if self._index is None:
+                    sys.setswitchinterval(TURN_SECONDS)
+                    self._index = Index(self.state_dir)
+                index = self._index
+            self.lags = not index.catch_up()
+            return work(index)
         except IndexBusy:
             raise EventsBusy(
                 "Another process uses the index of the journal; ask again in a moment"
             ) from None
-
-
-_Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-"""What the index can compare with."""
-
-
-def _complaint(given: Mapping[str, object], query: type[Query]) -> str | None:
-    """What is wrong with a question, for people; None if that is something else."""
-    names = query.__struct_fields__
-    for name, value in given.items():
-        if name not in names:
-            return f"There is no {name[:SHOWN_CHARS_MAX]!r} to ask by; there are {', '.join(names)}"
-        choices = CHOICES.get(name)
-        if choices is not None and value not in choices:
-            return f"{name} must be one of {', '.join(choices)}"
-    return None
-
-
-def _limit(asked: Query) -> int:
-    return max(1, min(asked.limit, EVENTS_LIMIT_MAX))
-
-
-def _cursor(position: "Position") -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
-
-
-def _read_cursor(cursor: str) -> "Position":
-    """A cursor names a place and grants nothing: whoever makes one up only reads from there."""
-    try:
-        raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        return msgspec.json.decode(raw, type=tuple[float, str, _Place])
-    except ValueError:
-        raise BadQuery("The cursor is not one that was given here") from None
+        except IndexLost as error:
+            raise EventsBusy(f"{error}. The journal itself is complete") from None
+        finally:
+            self._journal.complain("index", None if index is None else index.trouble)

@@ -19,8 +19,9 @@ from anyport.protocol.revision import Era
 from anyport.routing.catalog import Catalog
 from anyport.routing.route import owner_of_uri
 from anyport.routing.uris import qualified
-from anyport.upstream.connection import Call
-from anyport.upstream.server import LeaseKey, Server
+from anyport.upstream.call import Call
+from anyport.upstream.key import LeaseKey
+from anyport.upstream.server import Server
 from anyport.upstream.watch import ACKNOWLEDGED
 from anyport.wire import members
 from anyport.wire.frame import Notification
@@ -63,13 +64,13 @@ class Listening:
         early, self._early = self._early or (), None
         self.tell(ACKNOWLEDGED, params)
         for notice in early:
-            self.exchange.tell(self.exchange, notice)
+            self.exchange.happen(notice)
 
     def tell(self, method: str, params: bytes) -> None:
         """Send one notification on this stream."""
         notice = Notice(method, params)
         if self._early is None:
-            self.exchange.tell(self.exchange, notice)
+            self.exchange.happen(notice)
         else:
             self._early = (*self._early, notice)[-EARLY_NOTICES_MAX:]
 
@@ -122,24 +123,28 @@ class Feed:
         key: LeaseKey,
         notification: Notification,
         of: Call | None = None,
-    ) -> None:
-        """Bring a server's notification to those whom it concerns: `of` one call, if known."""
+    ) -> bool:
+        """Bring a server's notification to those whom it concerns: `of` one call, if known.
+
+        True if it has become part of a client's exchange.
+        """
         params = notification.params if notification.params is not None else b"{}"
         if params[:1] != b"{":
-            return
+            return False
         match notification.method:
             case "notifications/message":
-                self._log(server, key, params, of)
+                return self._log(server, key, params, of)
             case "notifications/resources/updated":
                 # On a modern server's stream it bears the id of our own listening.
                 self._updated(server, key, meta.restamp(params, {meta.SUBSCRIPTION_ID: None}))
             case _ if notification.method == ACKNOWLEDGED:
-                return  # The answer to our own listening, and nobody else's business.
+                pass  # The answer to our own listening, and nobody else's business.
             case _:
                 # Words of a newer revision, or a vendor's: for the one client there can be.
                 session = self.sessions.get(key.owner)
                 if session is not None:
                     session.notify(notification.method, notification.params)
+        return False
 
     @property
     def followed(self) -> bool:
@@ -180,7 +185,8 @@ class Feed:
         for listening in list(self.listening.values()):
             caller = listening.exchange.caller
             if handle in listening.tasks and not listening.exchange.ended:
-                told = words(caller, self._profiles[caller.profile])
+                profile = self._profiles.get(caller.profile)
+                told = None if profile is None else words(caller, profile)
                 if isinstance(told, bytes):
                     listening.tell("notifications/tasks", told)
 
@@ -203,24 +209,24 @@ class Feed:
                 followed |= listening.uris
         return followed
 
-    def _log(self, server: Server, key: LeaseKey, params: bytes, of: Call | None) -> None:
+    def _log(self, server: Server, key: LeaseKey, params: bytes, of: Call | None) -> bool:
         level = members.string(members.members(params).get("level"))
         rank = LOG_LEVELS.index(level) if level in LOG_LEVELS else len(LOG_LEVELS)
         raised = any(line.level for other, line in server.connections() if other == key)
         for exchange in () if of is None else self._open_exchanges(server, of):
             if _wants(exchange.caller, rank, raised=raised):
-                own = _with_logger(self._profiles[exchange.caller.profile], server.slug, params)
-                exchange.tell(exchange, Log(own))
-            return  # It came with the answer to this one, and is nobody else's.
+                own = self._with_logger(exchange.caller.profile, server.slug, params)
+                exchange.happen(Log(own, params))
+                return True
+            return False  # It came with the answer to this one, and is nobody else's.
+        belongs = False
         for session in self._hearers(server, key):
             if _wants_in(session, rank, raised=raised):
-                own = _with_logger(self._profiles[session.profile], server.slug, params)
-                self._log_to_session(session, server, key, own)
-        self._log_to_call(server, key, rank, params)
+                own = self._with_logger(session.profile, server.slug, params)
+                belongs |= self._log_to_session(session, server, key, Log(own, params))
+        return self._log_to_call(server, key, rank, params) or belongs
 
-    def _log_to_session(
-        self, session: Session, server: Server, key: LeaseKey, params: bytes
-    ) -> None:
+    def _log_to_session(self, session: Session, server: Server, key: LeaseKey, log: Log) -> bool:
         """Over a session's own connection a log belongs to its call, if only one is open.
 
         What a server says of its own accord "SHOULD be unrelated to any concurrently-running
@@ -228,12 +234,13 @@ class Feed:
         """
         mine = (e for e in self._open_exchanges(server, None) if e.caller.session is session)
         calls = list(mine) if key.owner else []
-        if len(calls) == 1:
-            calls[0].tell(calls[0], Log(params))
-        else:
-            session.notify("notifications/message", params)
+        if len(calls) != 1:
+            session.notify("notifications/message", log.params)
+            return False
+        calls[0].happen(log)
+        return True
 
-    def _log_to_call(self, server: Server, key: LeaseKey, rank: int, params: bytes) -> None:
+    def _log_to_call(self, server: Server, key: LeaseKey, rank: int, params: bytes) -> bool:
         """A modern client gets a log only with a request that asked, and only if it is that one's.
 
         So does any client whose call has a connection that is not its session's. A legacy server
@@ -241,24 +248,25 @@ class Feed:
         nobody gets it.
         """
         exchanges = [
-            e for e in self._open_exchanges(server, None) if _owner(server, e) == key.owner
+            e for e in self._open_exchanges(server, None) if owner_of_line(server, e) == key.owner
         ]
         park = None if exchanges else self._away(key.owner)
         if park is not None:
             exchanges = [park.waiting.exchange]
         if len(exchanges) != 1:
-            return
+            return False
         (exchange,) = exchanges
         caller = exchange.caller
         if caller.session is not None and not exchange.lease:
-            return  # It hears of it as a session.
+            return False  # It hears of it as a session.
         if not _wants(caller, rank, raised=True):
-            return
-        log = Log(_with_logger(self._profiles[caller.profile], server.slug, params))
+            return False
+        log = Log(self._with_logger(caller.profile, server.slug, params), params)
         if park is None:
-            exchange.tell(exchange, log)
+            exchange.happen(log)
         else:
             park.log(log)
+        return True
 
     def _updated(self, server: Server, key: LeaseKey, params: bytes) -> None:
         native = members.string(members.members(params).get("uri"))
@@ -306,6 +314,15 @@ class Feed:
     def _servers_of(self, session: Session) -> Mapping[str, Server]:
         return self._profiles[session.profile].servers
 
+    def _with_logger(self, profile: str, slug: str, params: bytes) -> bytes:
+        """Name the server as the logger; a transparent profile has only one and needs no name."""
+        found = self._profiles.get(profile)  # It may be gone, and a call of its not over yet.
+        if found is None or found.transparent:
+            return params
+        logger = members.string(members.members(params).get("logger"))
+        name = slug if logger is None else f"{slug}/{logger}"
+        return members.edit(params, {"logger": members.text(name)})
+
 
 def _wants(caller: Caller, rank: int, *, raised: bool) -> bool:
     """Whether a log of this rank is told along with a request of this caller's."""
@@ -321,7 +338,7 @@ def _wants_in(session: Session, rank: int, *, raised: bool) -> bool:
     return wanted is None or rank >= LOG_LEVELS.index(wanted)
 
 
-def _owner(server: Server, exchange: Exchange) -> str:
+def owner_of_line(server: Server, exchange: Exchange) -> str:
     """Whose the connection is that an exchange uses; empty for the shared one."""
     session = exchange.caller.session
     own = "" if session is None else server.key_of(session.id).owner
@@ -355,12 +372,3 @@ def _spelled(
 
 def _with_uri(params: bytes, native: str, uri: str) -> bytes:
     return params if uri == native else members.edit(params, {"uri": members.text(uri)})
-
-
-def _with_logger(profile: Profile, slug: str, params: bytes) -> bytes:
-    """Name the server as the logger; a transparent profile has only one and needs no name."""
-    if profile.transparent:
-        return params
-    logger = members.string(members.members(params).get("logger"))
-    name = slug if logger is None else f"{slug}/{logger}"
-    return members.edit(params, {"logger": members.text(name)})

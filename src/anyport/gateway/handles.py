@@ -5,15 +5,14 @@ anybody may ask about who knows its id, outlives this process; one of a session 
 than that.
 """
 
-from collections.abc import Callable, Mapping
-from hashlib import blake2b
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from anyport.protocol.exchange import Caller, Exchange, Question
 from anyport.protocol.revision import Era
-from anyport.protocol.seal import Seal
+from anyport.protocol.seal import Seal, digest_of
 from anyport.protocol.task import CANCELLED, WORKING, Task
 from anyport.upstream.connection import Connection
 from anyport.upstream.server import Server
@@ -151,6 +150,9 @@ class Handles:
     def __len__(self) -> int:
         return len(self._by_id)
 
+    def __iter__(self) -> Iterator[Handle]:
+        return iter(self._by_id.values())
+
     def open(
         self, caller: Caller, server: Server, era: Era, native: str, task: Task, now: float
     ) -> Handle | None:
@@ -244,6 +246,4 @@ class Handles:
 
 def owner_of(caller: Caller) -> bytes:
     """Whose a task is: a principal's, in one profile, whatever the session."""
-    parts = [part.encode() for part in (*caller.principal, caller.profile)]
-    whole = b"".join(b"%d:%b" % (len(part), part) for part in parts)
-    return blake2b(whole, digest_size=_OWNER_BYTES).digest()
+    return digest_of((part.encode() for part in (*caller.principal, caller.profile)), _OWNER_BYTES)

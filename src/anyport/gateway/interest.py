@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
+from anyport.gateway.endings import unready
 from anyport.gateway.feed import Feed
 from anyport.gateway.tally import Tally
-from anyport.protocol.errors import Fault, Situation, not_running
+from anyport.protocol.errors import Fault, Situation
 from anyport.protocol.exchange import Answered, Exchange, Failed, Refused, Session
 from anyport.routing.route import Route
-from anyport.upstream.connection import Answer, Connection, Lost
-from anyport.upstream.server import SHARED, LeaseKey, Server
+from anyport.upstream.call import Answer, Lost
+from anyport.upstream.connection import Connection
+from anyport.upstream.key import SHARED, LeaseKey
+from anyport.upstream.server import Server
 from anyport.wire import members
 from anyport.wire.frame import Failure
 
@@ -80,6 +83,8 @@ class Interest:
             if server.modern:
                 uris, tasks = self._feed.uris_of(server, SHARED), self._feed.tasks_of(server)
                 server.watch(uris, tasks, tally.expect)
+            elif server.asleep:
+                self._wake(server, tally)
             else:
                 self._sync_sessions(server, tally)
         if then is not _nothing:
@@ -89,6 +94,12 @@ class Interest:
     def refused(self, slug: str, native: str) -> bool:
         """Whether a server has said that it will not tell of this resource."""
         return (slug, native) in self._refused
+
+    def _wake(self, server: Server, tally: Tally) -> None:
+        """Only a server that runs can tell of what is followed."""
+        if self._feed.uris_of(server, SHARED) or self._feed.tasks_of(server):
+            happened = tally.expect()
+            server.lease(SHARED, lambda _: self.sync([server], happened))
 
     def _sync_sessions(self, server: Server, tally: Tally) -> None:
         followed = self._feed.followed
@@ -134,7 +145,7 @@ class Interest:
         """Let the server itself say whether the resource can be followed."""
         if isinstance(lease, str):
             session.subscriptions.discard(route.public)
-            exchange.end(Failed(not_running(server.slug, lease)))
+            exchange.end(Failed(unready(server, lease)))
             return
         if server.modern:
             # It was still starting when the client asked, and nobody knew what it speaks.
@@ -151,7 +162,7 @@ class Interest:
         if isinstance(answer, Lost | Failure):
             session.subscriptions.discard(route.public)
         if isinstance(answer, Lost):
-            exchange.end(Failed(not_running(server.slug, answer.reason)))
+            exchange.end(Failed(answer.fault(server.slug)))
         elif isinstance(answer, Failure):
             exchange.end(Refused(answer.error))
         else:

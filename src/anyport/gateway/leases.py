@@ -13,7 +13,8 @@ from anyport.protocol.exchange import Caller
 from anyport.protocol.extension import EXTENSIONS, bridged_capabilities
 from anyport.protocol.principal import Principal
 from anyport.protocol.revision import Era
-from anyport.upstream.server import SHARED, LeaseKey, Server
+from anyport.upstream.key import SHARED, LeaseKey
+from anyport.upstream.server import Server
 
 SEATS_MAX: Final = 16
 """Connections to one server on which it may ask one principal's modern clients; as many of their
@@ -64,7 +65,9 @@ class Leases:
         return key
 
     def _look_at(self, server: Server, key: LeaseKey, used: int) -> None:
-        uses = self._shared.get((server, key), 0)
+        uses = self._shared.get((server, key))
+        if uses is None:
+            return  # Its server has gone.
         busy = any(line.open_calls for other, line in server.connections() if other == key)
         if uses == used and not busy:
             del self._shared[server, key]
@@ -129,6 +132,14 @@ class Leases:
             server.drop(seat.key.owner)
         if not seats:
             self._seats.pop((server, principal), None)
+
+    def retire(self, server: Server) -> None:
+        """A server is no longer in the configuration: no new call gets a connection to it."""
+        for where in [where for where in self._seats if where[0] is server]:
+            for seat in [seat for seat in self._seats[where] if seat.free]:
+                self._clear(*where, seat)
+        for shared in [shared for shared in self._shared if shared[0] is server]:
+            del self._shared[shared]
 
     def forget(self, session_id: str) -> None:
         """A session has ended."""

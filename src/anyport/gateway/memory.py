@@ -1,10 +1,12 @@
 """Giving memory back: after large messages the process is as small as before.
 
 The C library of most Linux systems keeps what was freed, and after each large block it decides
-to keep more, so that a few answers of some megabytes would be held for good. Elsewhere there is
-nothing to do. This file knows the allocator, not who uses the memory.
+to keep more, so that a few answers of some megabytes would be held for good. It also sets 64 MiB of
+addresses aside for each thread, which count where `ulimit -v` bounds the process. Elsewhere there
+is nothing to do. This file knows the allocator, not who uses the memory.
 """
 
+import gc
 import sys
 from collections.abc import Callable
 from typing import Final
@@ -14,6 +16,10 @@ MMAP_BYTES_MIN: Final = 1024 * 1024
 FREE_BYTES_MAX: Final = 4 * 1024 * 1024
 """What may lie idle between blocks that are in use; less is soon needed again."""
 
+ARENAS_MAX: Final = 1
+"""Places to allocate from; threads that do little can share one."""
+
+_M_ARENA_MAX: Final = -8
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _NUMBERS: Final = 10
@@ -26,12 +32,16 @@ class Memory:
     """The allocator of this process."""
 
     def __init__(self) -> None:
-        self._trim: Callable[[], None] | None = None
+        """Before there are threads: what was set aside for them is never given back."""
+        self._trim = _prepare()
+
+    def collect(self) -> None:
+        """Find what nobody can reach any more, and return all that lies idle."""
+        gc.collect()
+        self._trim()
 
     def give_back(self) -> None:
         """Return what lies idle to the system, if that is much."""
-        if self._trim is None:
-            self._trim = _prepare()
         self._trim()
 
 
@@ -39,7 +49,7 @@ def _prepare() -> Callable[[], None]:
     """Set the thresholds; what is to be done from time to time."""
     if sys.platform != "linux":
         return lambda: None
-    import ctypes  # noqa: PLC0415 - a gateway starts without it
+    import ctypes  # noqa: PLC0415 - it is of use here alone
 
     library = ctypes.CDLL(None)
     if not hasattr(library, "mallinfo2"):  # Not the GNU library, or an old one.
@@ -49,6 +59,7 @@ def _prepare() -> Callable[[], None]:
         _fields_ = (("numbers", ctypes.c_size_t * _NUMBERS),)
 
     library.mallinfo2.restype = Report
+    library.mallopt(_M_ARENA_MAX, ARENAS_MAX)
     library.mallopt(_M_MMAP_THRESHOLD, MMAP_BYTES_MIN)
     library.mallopt(_M_TRIM_THRESHOLD, FREE_BYTES_MAX)
 

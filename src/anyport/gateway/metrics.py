@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable
 from operator import sub
 from typing import Final, TypeAlias, cast
 
+from anyport.protocol.timeouts import Timeout
 from anyport.record.event import Status
 
 OPERATION_BOUNDS: Final = (
@@ -79,6 +80,8 @@ class Metrics:
         """Connections to servers that have ended, by server."""
         self.restarts: dict[str, int] = {}
         """How often each server broke and was to be started again."""
+        self.timeouts = dict.fromkeys(Timeout, 0)
+        """How often each time was over, and something ended because of that."""
         self.streams: Callable[[], int] = lambda: 0
         """How many streams to clients are open; set by who opens them."""
         self._clock = clock
@@ -111,6 +114,10 @@ class Metrics:
     def restarted(self, server: str) -> None:
         """Count a server that broke."""
         self.restarts[server] = self.restarts.get(server, 0) + 1
+
+    def timed_out(self, timeout: Timeout) -> None:
+        """Count something that took too long."""
+        self.timeouts[timeout] += 1
 
     def opened(self, what: Hashable) -> None:
         """A session or a connection begins."""

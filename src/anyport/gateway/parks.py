@@ -6,21 +6,18 @@ Whoever comes back with it, for the same call, brings the answers to the server'
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-import msgspec
-from msgspec import Raw
-
+from anyport.gateway.responses import bring, responses_of
 from anyport.gateway.states import INVALID, mark
-from anyport.protocol.back import INPUT_REQUIRED
 from anyport.protocol.errors import invalid_params
 from anyport.protocol.exchange import Answered, Ending, Exchange, Failed, Log, Question
-from anyport.protocol.form import fits
 from anyport.protocol.principal import Principal
 from anyport.protocol.seal import Seal
-from anyport.protocol.upgrade import embedded
+from anyport.protocol.timeouts import Timeout
+from anyport.protocol.upgrade import embedded, input_request, input_required
 from anyport.wire import codec, members
 from anyport.wire.frame import INTERNAL_ERROR, Failure, Result
 
@@ -106,6 +103,8 @@ class Parks:
         self._later = later
         self._parks: dict[str, Park] = {}
         self._of: dict[Waiting, Park] = {}
+        self.on_late: Callable[[Timeout], None] = lambda _: None
+        """Told that a client has not come back in time."""
 
     def __len__(self) -> int:
         return len(self._parks)
@@ -155,6 +154,11 @@ class Parks:
         if park is not None:
             self._parks.pop(park.id, None)
 
+    def stop(self) -> None:
+        """The gateway stops: nobody can come back any more."""
+        for id, park in list(self._parks.items()):
+            self._expire(park, id)
+
     def come_back(self, exchange: Exchange) -> bool:
         """Take a client back to its call; False if it has not been here."""
         raw = exchange.found.get("requestState")
@@ -179,18 +183,11 @@ class Parks:
             return
         park.id = os.urandom(ID_BYTES).hex()
         self._parks[park.id] = park
-        self._later(PARK_SECONDS_MAX, partial(self._expire, park, park.id))
+        self._later(PARK_SECONDS_MAX, partial(self._late, park, park.id))
         waiting.rest()
         state = self._seal.seal(KIND, park.id.encode())
-        requests = members.join((key, entry_of(question)) for key, question in questions.items())
-        result = members.join(
-            [
-                ("resultType", INPUT_REQUIRED),
-                ("inputRequests", requests),
-                ("requestState", members.text(state)),
-            ]
-        )
-        waiting.exchange.end(Answered(result))
+        entries = [(key, entry_of(question)) for key, question in questions.items()]
+        waiting.exchange.end(Answered(input_required(entries, members.text(state))))
 
     def _go_on(self, park: Park, exchange: Exchange) -> None:
         # Once only: who comes with the same state again comes too late.
@@ -201,18 +198,19 @@ class Parks:
         logs, park.logs = park.logs, ()
         if exchange.caller.log_level == before.caller.log_level:
             for log in logs:
-                exchange.tell(exchange, log)
+                exchange.happen(log)
         if park.ending is not None:
             del self._of[park.waiting]
             park.waiting.finish(park.ending)
             return
-        answers = _answers(exchange)
-        for key, question in park.open.items():
-            answer = answers.get(key)
-            if answer is not None and fits(question.method, question.params, bytes(answer)):
-                question.answer(Result(b"", bytes(answer)))
+        bring(responses_of(exchange) or {}, park.open)
         if park.open and not exchange.ended:
             self._show(park)
+
+    def _late(self, park: Park, id: str) -> None:
+        if id in self._parks:
+            self.on_late(Timeout.ANSWER)
+            self._expire(park, id)
 
     def _expire(self, park: Park, id: str) -> None:
         """The client has not come back: the server is told what a person would say who left."""
@@ -226,19 +224,7 @@ class Parks:
 
 def entry_of(question: Question) -> bytes:
     """A question as one of `inputRequests`."""
-    entry = [("method", members.text(question.method))]
-    params = embedded(question.method, question.params)
-    if params is not None:
-        entry.append(("params", params))
-    return members.join(entry)
-
-
-def _answers(exchange: Exchange) -> Mapping[str, Raw]:
-    raw = exchange.found.get("inputResponses")
-    try:
-        return {} if raw is None else members.members(raw)
-    except msgspec.DecodeError:
-        return {}
+    return input_request(question.method, embedded(question.method, question.params))
 
 
 def _no_answer(method: str) -> Result | Failure:

@@ -27,7 +27,7 @@ class Profile:
             allows=lambda slug, native: rules.judge(slug, native).allowed,
             slugs=config.servers,
             local_tools=local_tools if config.gateway_tools else (),
-            settings=lambda slug, extension: servers[slug].extensions.get(extension),
+            settings=lambda slug, extension: self.servers[slug].extensions.get(extension),
         )
         self._view = view
         self.catalog = Catalog(view, ())

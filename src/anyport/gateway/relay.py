@@ -2,29 +2,35 @@
 
 `begin` takes an exchange from its request to its ending: route, lease, tell the server, tell the
 caller. Everything on the way is synchronous; what has to be waited for calls back. Every way out
-of a call is noted exactly once in the record, before the caller is told.
+of a call is noted exactly once in the record, in the turn of the loop in which the caller is told:
+the record of a turn is written before anything that was said in it gets out.
 """
 
 from collections.abc import Callable, Coroutine, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol
+from random import random
+from typing import Any, Final
 
+from anyport.gateway.admission import Admission
+from anyport.gateway.attempts import Retries
 from anyport.gateway.deadlines import Deadlines
-from anyport.gateway.endings import Endings
+from anyport.gateway.endings import Endings, unready
 from anyport.gateway.errand import Errand
 from anyport.gateway.handles import Handles
 from anyport.gateway.leases import Leases
 from anyport.gateway.ledger import Habit, Ledger
 from anyport.gateway.mirror import contradiction
+from anyport.gateway.office import Desk
 from anyport.gateway.parks import Parks
 from anyport.gateway.profile import Profile
 from anyport.gateway.questions import Audience
+from anyport.gateway.sluice import Held
 from anyport.gateway.states import States
 from anyport.gateway.tasks import Means as TaskMeans
 from anyport.gateway.tasks import Tasks
 from anyport.gateway.track import Run, Track
-from anyport.protocol.errors import Fault, Situation, method_not_found, not_running
+from anyport.protocol.errors import Fault, broken, method_not_found
 from anyport.protocol.exchange import (
     Caller,
     Ending,
@@ -37,34 +43,16 @@ from anyport.protocol.exchange import (
 )
 from anyport.protocol.method import Travel
 from anyport.protocol.reading import PlainCall
+from anyport.protocol.room import LARGE_BYTES
 from anyport.protocol.seal import Seal
 from anyport.routing.route import Local, Route, Unroutable, resolve
-from anyport.upstream.connection import Call, Connection
+from anyport.upstream.call import Call
+from anyport.upstream.connection import Connection
 from anyport.upstream.server import Server
 from anyport.wire import members
 from anyport.wire.frame import Request
 
-BROKE: Final = "Internal error: the gateway failed to handle this request"
 SUBSCRIPTIONS: Final = frozenset({"resources/subscribe", "resources/unsubscribe"})
-
-
-class Desk(Protocol):
-    """Answers what no single server can."""
-
-    def answer(self, exchange: Exchange, profile: Profile) -> None:
-        """Answer a request that the gateway answers itself."""
-
-    def use_tool(self, exchange: Exchange, profile: Profile, tool: str) -> None:
-        """Run one of the gateway's own tools."""
-
-    def subscribe(self, exchange: Exchange, server: Server, route: Route) -> None:
-        """Start or end a client's interest in a resource."""
-
-    def wait_for_lists(self, profile: Profile, then: Callable[[], None]) -> None:
-        """Run something once every server has told what it offers, or has had its time."""
-
-    def wait_for_server(self, server: Server, waited: float, then: Callable[[], None]) -> None:
-        """Run something once a server has told what it offers, or cannot, or had its time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +69,9 @@ class World:
     seal: Seal
     spawn: Callable[[Coroutine[Any, Any, None], str], None]
     """Runs a task of the loop that someone waits for."""
+    chance: Callable[[], float] = random
+    """A number from 0 to 1."""
+    admission: Admission = field(default_factory=Admission)
 
 
 class Relay:
@@ -96,14 +87,19 @@ class Relay:
     ) -> None:
         self.desk: Desk | None = None
         self.deadlines = deadlines
+        self.admission = world.admission
+        deadlines.on_sweep = self.admission.look
         self.leases = leases
         self.clock = world.clock
         self.later = world.later
         self.parks = Parks(world.seal, world.later)
+        deadlines.on_timeout = self.parks.on_late = ledger.timed_out
         self.states = States(world.seal, world.now)
         self.endings = Endings(self.states)
         means = TaskMeans(spawn=world.spawn, now=world.now)
         self.tasks = Tasks(Handles(world.seal), means)
+        self.retries = Retries(world.clock, world.chance, world.later, self._active)
+        self.sluice = ledger.sluice
         self._profiles = profiles
         self._ledger = ledger
         self._report = world.report
@@ -117,9 +113,20 @@ class Relay:
             return None
         if track.catalog is not track.profile.catalog:
             return None
+        if track.profile is not self._profiles.get(caller.profile):
+            return None  # The configuration has changed since.
         connection = track.connection
-        if connection.lost is not None or connection.over is not None:
+        if connection.lost is not None or connection.over is not None or track.breaker.shut:
             return None
+        if self.sluice.refusal is not None:
+            return None
+        admission, share = self.admission, track.share
+        if len(self.deadlines.terms) >= admission.calls_max or len(plain.arguments) > LARGE_BYTES:
+            return None
+        if share is not None:
+            if share.calls >= admission.client_calls_max:
+                return None
+            share.calls += 1
         if self.deadlines.asleep:
             self.deadlines.wake()
         return Run(self, track, plain, front, teller, key)
@@ -146,20 +153,44 @@ class Relay:
     def _begin(self, exchange: Exchange, profile: Profile) -> None:
         if exchange.method.travel in (Travel.LOCAL, Travel.MERGE):
             self._desk.answer(exchange, profile)
-        elif "requestState" in exchange.found and self.parks.come_back(exchange):
+        elif (
+            "requestState" in exchange.found
+            and self.sluice.refusal is None
+            and self._come_back(exchange, profile)
+        ):
             return
         else:
             self._route(exchange, profile, waits=2)
 
+    def _come_back(self, exchange: Exchange, profile: Profile) -> bool:
+        """Take a client back to its call, if it is one that waits for it; see `parks`."""
+        passage = exchange.passage
+        route = resolve(exchange.method, exchange.params, exchange.found, profile.catalog)
+        if passage is not None and isinstance(route, Route):
+            # For the record: it may turn out that nobody waits for it any more.
+            exchange.name, passage.server, passage.native = route.public, route.slug, route.native
+        back = self.parks.come_back(exchange)
+        if back:
+            self.admission.count(exchange)
+        return back
+
     # What calls on a track need.
 
-    def passed(self, run: Run, size: int, waited: float) -> None:
-        """A call on a track has its result: note it."""
+    def passed(self, run: Run, size: int, waited: float, result: bytes, frame: bytes) -> None:
+        """A call on a track has its result: note it, and tell its caller."""
         del self.deadlines.terms[run]
+        share = run.track.share
+        if share is not None:
+            share.calls -= 1
         try:
-            self._ledger.passed(run.track.habit, run.started, size, waited)
+            self._ledger.passed(run.track.habit, run, size, waited, result, frame)
         except Exception as error:  # noqa: BLE001 - the caller gets the answer even so
             self._report(error)
+        run.front.close(run.key)
+        if self.sluice.shut:
+            self.sluice.keep(Held(run, run.track.caller.revision, frame))
+        else:
+            run.teller.end(frame)
 
     def left(self, run: Run) -> Errand:
         """A call leaves its track: from now on it is an exchange like any other."""
@@ -176,10 +207,12 @@ class Relay:
             progress_token=plain.token,
             reached=run.reached,
             name=track.public,
+            share=track.share,
         )
         self._ledger.mark(exchange)
         exchange.started = run.started
-        asked = track.params(plain)
+        exchange.passage = run.passage or exchange.passage
+        _, asked = run.sides()
         errand = Errand(self, exchange, track.profile, track.server, track.native, asked)
         errand.take_over(run)
         del self.deadlines.terms[run]
@@ -188,6 +221,19 @@ class Relay:
         return errand
 
     # What exchanges need.
+
+    def at_work(self, server: Server) -> bool:
+        """Whether anybody waits for a server, or may come back to it."""
+        if server.open_calls:
+            return True
+        errands = (term for term in self.deadlines.terms.values() if isinstance(term, Errand))
+        return any(errand.server is server for errand in errands) or self.tasks.at_work(server)
+
+    def _active(self, server: Server) -> int:
+        """How many calls of a server are open, in whatever form."""
+        terms = self.deadlines.terms.values()
+        runs = sum(isinstance(term, Run) and term.track.server is server for term in terms)
+        return runs + sum(isinstance(term, Errand) and term.server is server for term in terms)
 
     def open_exchanges(self, server: Server, of: Call | None = None) -> list[Exchange]:
         """What a server works on now; or the one among it for which it was asked this."""
@@ -222,7 +268,7 @@ class Relay:
         if exchange.lease and exchange.caller.session is None and isinstance(errand, Errand):
             self.parks.ask(errand, question)
         else:
-            exchange.tell(exchange, NeedInput(question))
+            exchange.happen(NeedInput(question))
 
     def start(self, exchange: Exchange, slug: str, native: str) -> None:
         """A call starts that no server is asked for: what becomes of it if the client gives up."""
@@ -245,27 +291,47 @@ class Relay:
         ending: Ending,
         waited: float | None = None,
     ) -> None:
-        """The one way out of a call: note it, then tell the caller."""
+        """The one way out of a call: tell the caller, and note it before that gets out."""
         self.deadlines.terms.pop(exchange, None)
+        ending = self.admission.told(ending)
+        if exchange.ended or exchange.method.event is None:
+            exchange.end(ending)
+            return
+        exchange.on_end = None  # It is noted here.
         try:
-            if not exchange.ended and exchange.method.event is not None:
-                self._ledger.end(exchange, slug, native, ending, waited)
+            exchange.end(ending)
+        finally:
+            self._note(exchange, slug, native, ending, waited)
+
+    def _note(
+        self,
+        exchange: Exchange,
+        slug: str,
+        native: str,
+        ending: Ending | None,
+        waited: float | None = None,
+    ) -> None:
+        try:
+            self._ledger.end(exchange, slug, native, ending, waited)
         except Exception as error:  # noqa: BLE001 - the caller gets the answer even so
             self._report(error)
-        exchange.end(ending)
 
     def give_up(self, exchange: Exchange, slug: str, native: str) -> None:
         """The other way out: the client no longer wants the answer, and is told nothing more."""
         self.deadlines.clear(exchange)
         if exchange.method.event is not None:
-            self._ledger.cancelled(exchange, slug, native)
+            exchange.on_end = None
+            self._note(exchange, slug, native, None)
 
     def broke(self, exchange: Exchange, error: Exception) -> None:
         """Something of ours broke on the way: the caller gets to know, and the record too."""
-        self._report(error)
-        ending = Failed(Fault(situation=Situation.INTERNAL, message=BROKE))
+        if not isinstance(error, MemoryError):
+            self._report(error)
+        ending = Failed(broken(error))
         if exchange.name:
             errand = self.deadlines.terms.get(exchange)
+            if isinstance(errand, Errand):
+                errand.put_away()
             slug = errand.server.slug if isinstance(errand, Errand) else ""
             self.finish(exchange, slug, exchange.name, ending)
         else:
@@ -281,9 +347,13 @@ class Relay:
             case Route():
                 exchange.name = route.public
                 server = profile.servers[route.slug]
-                contradicts = contradiction(exchange, server.annotations(route.native))
-                if contradicts is not None:
-                    self.finish(exchange, route.slug, route.native, Failed(contradicts))
+                barred = (
+                    self._barred(exchange)
+                    or contradiction(exchange, server.annotations(route.native))
+                    or self.admission.enter(exchange, len(self.deadlines), self.clock())
+                )
+                if barred is not None:
+                    self.finish(exchange, route.slug, route.native, Failed(barred))
                     return
                 errand = Errand(self, exchange, profile, server, route.native, route.params)
                 errand.delayed = delayed
@@ -294,6 +364,7 @@ class Relay:
                     errand.begin()
             case Local(tool=tool):
                 exchange.name = tool
+                exchange.hold = None  # It may be asked what is wrong with the record.
                 self.start(exchange, "", tool)
                 self._desk.use_tool(exchange, profile, tool)
             case Unroutable(final=False) if waits == 2 and not profile.settled:
@@ -309,11 +380,18 @@ class Relay:
                 exchange.name = public
                 owner = profile.silent_owner(public)
                 if owner is not None:
-                    fault = not_running(owner.slug, owner.reason or "it is still starting")
+                    fault = unready(owner, owner.reason or "it is still starting")
                 slug = "" if owner is None else owner.slug
                 self.start(exchange, slug, public)
                 lost = self.clock() - exchange.started if delayed else None
                 self.finish(exchange, slug, public, Failed(fault), lost)
+
+    def _barred(self, exchange: Exchange) -> Fault | None:
+        """Why a call is not made that could not be recorded; see `sluice`."""
+        if self.sluice.refusal is None or exchange.method.event is None:
+            return None
+        exchange.hold = None
+        return self.sluice.refusal
 
     @property
     def _desk(self) -> Desk:

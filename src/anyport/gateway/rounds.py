@@ -16,6 +16,7 @@ from anyport.protocol.back import Inquiry
 from anyport.protocol.downgrade_question import inexpressible, question_for
 from anyport.protocol.errors import Fault, Situation, error_code
 from anyport.protocol.exchange import Exchange, Failed, NeedInput, Question
+from anyport.protocol.openable import wants_address
 from anyport.upstream.server import Server
 from anyport.wire import members
 from anyport.wire.frame import Failure, Request, Result
@@ -90,7 +91,7 @@ class Rounds:
         for key, (method, asked) in new.items():
             if exchange.ended:
                 return
-            exchange.tell(exchange, NeedInput(Question(method, asked, partial(answered, key))))
+            exchange.happen(NeedInput(Question(method, asked, partial(answered, key))))
 
     def done(self) -> None:
         """The server has answered: what was to be opened first has been, and clients are told."""
@@ -139,9 +140,7 @@ def answer_of(method: str, frame: Result | Failure) -> bytes | None:
 
 def _is_agreed(method: str, asked: bytes | None, answer: bytes) -> bool:
     """Whether somebody has agreed to open an address."""
-    if method != ELICIT or asked is None:
-        return False
-    if members.string(members.members(asked).get("mode")) != "url" or answer[:1] != b"{":
+    if not wants_address(method, asked) or answer[:1] != b"{":
         return False
     return members.string(members.members(answer).get("action")) == "accept"
 

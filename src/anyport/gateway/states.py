@@ -6,15 +6,15 @@ in one of ours, which says whose it is, for which call, and until when. Nothing 
 """
 
 from collections.abc import Callable
-from hashlib import blake2b
 from typing import Final
 
 import msgspec
 
+from anyport.gateway.responses import responses_of
 from anyport.protocol.errors import Fault, Situation, invalid_params
 from anyport.protocol.exchange import Exchange
 from anyport.protocol.revision import Era
-from anyport.protocol.seal import Seal
+from anyport.protocol.seal import Seal, digest_of
 from anyport.wire import members
 
 STATE_SECONDS_MAX: Final = 3600.0
@@ -115,8 +115,7 @@ def mark(exchange: Exchange) -> bytes:
     caller, found = exchange.caller, exchange.found
     parts = [part.encode() for part in (*caller.principal, caller.profile, exchange.method.name)]
     parts += [_spelled(found[name]) for name in ("name", "uri", "arguments") if name in found]
-    whole = b"".join(b"%d:%b" % (len(part), part) for part in parts)
-    return blake2b(whole, digest_size=MARK_BYTES).digest()
+    return digest_of(parts, MARK_BYTES)
 
 
 def _spelled(raw: msgspec.Raw) -> bytes:
@@ -129,9 +128,8 @@ def _spelled(raw: msgspec.Raw) -> bytes:
 
 def _agreed(exchange: Exchange) -> bool:
     """Whether the client has agreed to everything that it was asked."""
+    answers = responses_of(exchange) or {}
     try:
-        raw = exchange.found.get("inputResponses")
-        answers = {} if raw is None else members.members(raw)
         actions = [members.members(answer).get("action") for answer in answers.values()]
     except msgspec.DecodeError:
         return False

@@ -6,7 +6,10 @@ from typing import Any, Final
 
 from anyport import __version__
 from anyport.config.schema import ServerConfig
+from anyport.gateway.hooks import Hooks
 from anyport.gateway.profile import Profile
+from anyport.gateway.reason import reason_of
+from anyport.gateway.telemetry import Telemetry
 from anyport.protocol.method import Kind
 from anyport.record.journal import Journal
 from anyport.upstream.server import Server
@@ -17,7 +20,13 @@ DEFAULT_TIMEOUT_SECONDS: Final = ServerConfig(slug="a", name="a").timeout_second
 
 
 def gateway_status(
-    profile: Profile, journal: Journal, *, uptime_seconds: float, debug: bool
+    profile: Profile,
+    journal: Journal,
+    hooks: Hooks | None = None,
+    telemetry: Telemetry | None = None,
+    *,
+    uptime_seconds: float,
+    debug: bool,
 ) -> dict[str, Any]:
     """The whole report for one profile."""
     catalog = profile.catalog
@@ -36,7 +45,7 @@ def gateway_status(
                 "log_level": "DEBUG" if debug else "WARNING",
                 "debug": debug,
             },
-            "event_monitoring": event_monitoring(journal),
+            "event_monitoring": event_monitoring(journal, hooks, telemetry),
         },
         "backends": {
             slug: backend_status(server, visible[slug]) for slug, server in profile.servers.items()
@@ -64,6 +73,9 @@ def backend_status(server: Server, tool_count: int) -> Mapping[str, Any]:
         "restarts": 0 if main is None else main.restarts,
         "last_error": server.last_error,
     }
+    reason = reason_of(server)
+    if reason is not None:
+        report["reason"] = reason
     if server.config.name != server.slug:
         report["name"] = server.config.name
     if server.state is not State.READY and tool_count:
@@ -85,13 +97,30 @@ def backend_status(server: Server, tool_count: int) -> Mapping[str, Any]:
     return report
 
 
-def event_monitoring(journal: Journal) -> dict[str, Any]:
-    """Whether the journal can be written, and what it lost."""
+def event_monitoring(
+    journal: Journal, hooks: Hooks | None = None, telemetry: Telemetry | None = None
+) -> dict[str, Any]:
+    """Whether the journal can be written, what it lost, and how those do who are told of it."""
     monitoring: dict[str, Any] = {
         "enabled": journal.last_error is None,
-        "webhook_configured": False,
+        "webhook_configured": hooks is not None and hooks.posting,
         "lost": journal.lost_count,
+        "on_failure": journal.on_failure,
+        "blocking": journal.blocking,
     }
-    if journal.last_error is not None:
-        monitoring["last_error"] = journal.last_error
+    if hooks is not None and (report := hooks.report()):
+        monitoring["hooks"] = report
+    if telemetry is not None and (sending := telemetry.report()) is not None:
+        monitoring["telemetry"] = sending
+    outflow = journal.outflow
+    if outflow.slow:
+        monitoring["slow"] = True
+    troubles = [journal.last_error, *journal.troubles.values()]
+    if outflow.beside is not None:
+        monitoring["payloads_lost"] = outflow.beside.lost_count
+        troubles.append(outflow.beside.last_error)
+    warnings = [trouble for trouble in troubles if trouble is not None]
+    if warnings:
+        monitoring["last_error"] = warnings[0]
+        monitoring["warnings"] = warnings
     return monitoring

@@ -24,8 +24,10 @@ from anyport.protocol.task import (
     declare_tasks,
     read_task,
 )
-from anyport.upstream.connection import Answer, Connection, Lost
-from anyport.upstream.server import SHARED
+from anyport.upstream.asking import ask
+from anyport.upstream.call import Answer, Lost
+from anyport.upstream.connection import Connection
+from anyport.upstream.key import SHARED
 from anyport.wire import codec, members
 from anyport.wire.frame import INTERNAL_ERROR, Failure, Result
 
@@ -147,24 +149,6 @@ class TaskLine:
         if isinstance(answer, Result) and answer.result[:1] != b"{":
             return _misbehaved("answered with a result that is not an object")
         return answer
-
-
-async def ask(connection: Connection, method: str, params: bytes, name: str) -> Answer:
-    """Ask a server something, and wait for what it says."""
-    waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-
-    def done(answer: Answer) -> None:
-        if not waiting.done():
-            waiting.set_result(answer)
-
-    call = connection.call(method, params, done, None, name)
-    if isinstance(call, Lost):
-        return call
-    try:
-        return await waiting
-    except asyncio.CancelledError:
-        connection.cancel(call, None)
-        raise
 
 
 async def _connection(handle: Handle) -> Connection | str:

@@ -14,8 +14,8 @@ from anyport.gateway.profile import Profile
 from anyport.gateway.vigil import unaskable
 from anyport.protocol import meta
 from anyport.protocol.capability import declares
-from anyport.protocol.downgrade import downgrade
-from anyport.protocol.errors import SERVER_FAULT, from_server, invalid_params, lost
+from anyport.protocol.downgrade import downgrade, without_hints
+from anyport.protocol.errors import SERVER_FAULT, from_server, invalid_params
 from anyport.protocol.exchange import Caller, Ending, Failed, Refused
 from anyport.protocol.extension import TASKS
 from anyport.protocol.reading import CALL
@@ -30,15 +30,12 @@ from anyport.protocol.task import (
     render_whole,
 )
 from anyport.routing.rewrite import rewrite_result
-from anyport.upstream.connection import Lost
+from anyport.upstream.call import Lost
 from anyport.wire import codec, members
 from anyport.wire.frame import Failure
 
 NOT_FOUND: Final = "Task not found: it has expired, or there is none of this id"
 """The same words whatever is the matter with an id: who tries ids out learns nothing."""
-
-_HOP: Final = dict.fromkeys(("resultType", "ttlMs", "cacheScope"))
-"""What a modern result says of itself, and a session's does not."""
 
 
 def declares_tasks(caller: Caller) -> bool:
@@ -66,8 +63,8 @@ def ending_of(seen: Failure | Lost | Failed, profile: Profile, handle: Handle) -
     match seen:
         case Failure(error=error):
             return Refused(_in_context(error, profile, slug))
-        case Lost(reason=reason, situation=situation):
-            return Failed(lost(slug, situation, reason))
+        case Lost():
+            return Failed(seen.fault(slug))
         case Failed():
             return seen
 
@@ -101,8 +98,7 @@ def result_of(result: bytes, handle: Handle, caller: Caller, profile: Profile) -
     """What has come of a task, for the client of a session."""
     result = _public(result, profile, handle)
     if handle.era is Era.MODERN:
-        result = meta.restamp(members.edit(result, _HOP), {meta.SERVER_INFO: None})
-        result = downgrade(CALL, result, caller.revision)
+        result = downgrade(CALL, without_hints(result), caller.revision)
     return meta.restamp(result, related(handle.id))
 
 

@@ -20,6 +20,7 @@ from anyport.gateway.feed import Feed
 from anyport.gateway.handles import TASKS_OF_ONE_MAX, Handle, Handles
 from anyport.gateway.profile import Profile
 from anyport.gateway.questions import Audience
+from anyport.gateway.responses import bring, responses_of
 from anyport.gateway.task_line import ENDED, Seen, TaskLine
 from anyport.gateway.task_words import (
     declares_tasks,
@@ -50,8 +51,7 @@ from anyport.protocol.exchange import (
     Question,
 )
 from anyport.protocol.extension import TASKS
-from anyport.protocol.form import fits
-from anyport.protocol.progress import reading
+from anyport.protocol.progress import PROGRESS, rises
 from anyport.protocol.revision import Era
 from anyport.protocol.task import (
     FAILED,
@@ -61,9 +61,10 @@ from anyport.protocol.task import (
     related_task,
 )
 from anyport.upstream.connection import Connection
-from anyport.upstream.server import LeaseKey, Server
+from anyport.upstream.key import LeaseKey
+from anyport.upstream.server import Server
 from anyport.wire import members
-from anyport.wire.frame import Request, Result
+from anyport.wire.frame import Request
 
 Work = Callable[[Exchange, Profile, Handle], Coroutine[Any, Any, Ending]]
 
@@ -149,6 +150,8 @@ class Tasks:
         if handle is None:
             exchange.end(not_found())
             return
+        if exchange.passage is not None:
+            exchange.passage.server = handle.server.slug
         work = (self._modern if modern else self._legacy)[exchange.method.name]
         self.begin(self._serve(exchange, profile, handle, work))
 
@@ -173,6 +176,10 @@ class Tasks:
             if isinstance(id, str)
         ]
         return tuple(handle for handle in found if handle is not None)
+
+    def at_work(self, server: Server) -> bool:
+        """Whether a server has a task that is not over yet."""
+        return any(handle.server is server and not handle.task.over for handle in self.handles)
 
     # What servers tell.
 
@@ -209,16 +216,13 @@ class Tasks:
         """
         session, token = handle.caller.session, exchange.progress_token
         for params in reports:
-            reached = reading(params)
-            stalls = reached is not None and reached <= exchange.reached
-            if session is None or token is None or stalls:
+            if session is None or token is None or not rises(exchange, params):
                 continue
-            exchange.reached = exchange.reached if reached is None else reached
             own = members.edit(params, {meta.PROGRESS_TOKEN: token})
-            notice = Notice("notifications/progress", meta.restamp(own, related(handle.id)))
+            notice = Notice(PROGRESS, meta.restamp(own, related(handle.id)))
             waiting = next((one for one in handle.waiting if one.caller.session is session), None)
             if waiting is not None:
-                waiting.tell(waiting, notice)
+                waiting.happen(notice)
             else:
                 session.notify(notice.method, notice.params)
 
@@ -256,7 +260,7 @@ class Tasks:
         able = (one for one in handle.waiting if not lacking(asked, one.caller.capabilities))
         waiting = next(able, None)
         if waiting is not None:
-            waiting.tell(waiting, NeedInput(question))
+            waiting.happen(NeedInput(question))
         else:
             session.ask(question)
 
@@ -322,7 +326,7 @@ class Tasks:
 
     async def _result(self, exchange: Exchange, profile: Profile, handle: Handle) -> Ending:
         def put(question: Question) -> None:
-            exchange.tell(exchange, NeedInput(question))
+            exchange.happen(NeedInput(question))
 
         handle.waiting.append(exchange)
         try:
@@ -336,20 +340,14 @@ class Tasks:
         return Answered(result_of(seen.result, handle, exchange.caller, profile))
 
     async def _update(self, exchange: Exchange, profile: Profile, handle: Handle) -> Ending:
-        raw = exchange.found.get("inputResponses")
-        try:
-            responses = None if raw is None else members.members(raw)
-        except msgspec.DecodeError:
-            responses = None
-        if raw is None or responses is None:
+        responses = responses_of(exchange)
+        if responses is None:
             return Failed(invalid_params("tasks/update needs inputResponses, an object"))
         if handle.era is Era.MODERN and not handle.task.over:
-            failed = await self.line.update(handle, exchange.caller, bytes(raw))
+            answers = bytes(exchange.found["inputResponses"])
+            failed = await self.line.update(handle, exchange.caller, answers)
             return Answered(b"{}") if failed is None else ending_of(failed, profile, handle)
-        for key, question in handle.open.items():
-            answer = responses.get(key)
-            if answer is not None and fits(question.method, question.params, bytes(answer)):
-                question.answer(Result(b"", bytes(answer)))
+        bring(responses, handle.open)
         return Answered(b"{}")
 
     async def _cancel(self, exchange: Exchange, profile: Profile, handle: Handle) -> Ending:

@@ -23,7 +23,7 @@ _GET_EVENTS: Final = {
     "name": "get_events",
     "description": (
         "Queries the gateway's journal: tool calls, server starts and failures, newest "
-        "matching events in time order."
+        "matching events in time order. A second text tells the trace_id of this very call."
     ),
     "inputSchema": {
         "type": "object",
@@ -43,6 +43,14 @@ _GET_EVENTS: Final = {
                 "default": EVENTS_LIMIT_DEFAULT,
                 "minimum": 1,
                 "maximum": EVENTS_LIMIT_MAX,
+            },
+            "filter": {
+                "type": "string",
+                "description": (
+                    "Only events that match all terms, for example: server:github tool:*issue* "
+                    'status:error dur:>1s since:10m "rate limit". '
+                    "type:exchange and type:frame show what is otherwise left out."
+                ),
             },
         },
         "required": [],

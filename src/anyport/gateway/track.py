@@ -5,7 +5,8 @@ connection, written in the same way. Nothing about it has to be decided again: w
 its result need cut off and put in front was worked out when the first one was answered. Anything
 unusual on the way, in the request or in the answer, and the call is continued in the ordinary way,
 by the relay; so there is nothing here that could answer differently from it. (Save one thing: a
-result that names a member twice is passed on here as it came, and refused there.)
+result that names a member twice is passed on here as it came, and refused there.) How a track is
+laid is told in `laying`.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -16,29 +17,29 @@ import msgspec
 from msgspec import Raw
 
 from anyport.gateway.deadlines import LINGER_SECONDS, Deadlines
-from anyport.gateway.describe import IDENTITY
 from anyport.gateway.ledger import Habit
 from anyport.gateway.profile import Profile
-from anyport.protocol import meta
 from anyport.protocol.back import COMPLETE
 from anyport.protocol.exchange import Caller, Exchange, Front, Teller
 from anyport.protocol.kinds import may_be_strange
 from anyport.protocol.method import METHODS, Method
-from anyport.protocol.modern_front import complete
-from anyport.protocol.progress import reading
-from anyport.protocol.reading import CALL, PlainCall, split_token
-from anyport.protocol.revision import Era, Revision
+from anyport.protocol.passage import Passage
+from anyport.protocol.principal import Principal
+from anyport.protocol.progress import PROGRESS, rises
+from anyport.protocol.reading import CALL, PlainCall
+from anyport.protocol.revision import Revision
+from anyport.protocol.room import Share
 from anyport.protocol.shape import ABSENT, Shape, ShapedResult
+from anyport.protocol.timeouts import Timeout
 from anyport.routing.catalog import Catalog
-from anyport.upstream.connection import Answer, Call, Connection, Form, Lost
+from anyport.upstream.breaker import Breaker
+from anyport.upstream.call import Answer, Call, Form, Lost
+from anyport.upstream.connection import Connection
 from anyport.upstream.server import Server
-from anyport.wire import codec, members
+from anyport.wire import codec
 
-TRACKS_MAX: Final = 512
-"""Names that are remembered for one caller, with how their calls travel."""
-
-_COMPLETE: Final = b'{"resultType":%b,' % COMPLETE
-_COMPLETE_BYTES: Final = len(_COMPLETE)
+COMPLETE_OPENING: Final = b'{"resultType":%b,' % COMPLETE
+_COMPLETE_BYTES: Final = len(COMPLETE_OPENING)
 _ANSWER: Final = b'{"jsonrpc":"2.0","id":%b,"result":%b}'
 _ANSWER_BYTES: Final = len(_ANSWER % (b"", b""))
 _ANSWER_OPENED: Final = b'{"jsonrpc":"2.0","id":%b,"result":{%b}'
@@ -59,6 +60,10 @@ class Track(msgspec.Struct, frozen=True, kw_only=True):
     about: bytes
     """The `_meta` of the calls that travel here, without their progress tokens."""
     connection: Connection
+    breaker: Breaker
+    """Of the server."""
+    share: Share | None
+    """Of its client in all that is under way."""
     habit: Habit
     form: Form
     """What the server is sent."""
@@ -71,6 +76,10 @@ class Track(msgspec.Struct, frozen=True, kw_only=True):
     """Whether that is anything else."""
     legacy: Revision | None
     """The client's revision, where it may not have all kinds of content."""
+    params_bytes: int
+    """Of the client's params, without arguments and progress token."""
+    sent_bytes: int
+    """Of what the server gets, without arguments and progress token."""
 
     def answer(self, id: bytes, result: bytes, shape: Shape) -> bytes | None:
         """The answer for the client, if the result is as plain as the call was."""
@@ -83,7 +92,7 @@ class Track(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if shape.kind is not ABSENT:
             # Some servers of sessions say it, too.
-            if not result.startswith(_COMPLETE) or bytes(shape.kind) != COMPLETE:
+            if not result.startswith(COMPLETE_OPENING) or bytes(shape.kind) != COMPLETE:
                 return None
             if not self.stamped:
                 return _ANSWER_OPENED % (id, result[_COMPLETE_BYTES:])
@@ -96,19 +105,9 @@ class Track(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return _ANSWER_STAMPED % (id, result[:-1], self.whole_stamp)
 
-    def params(self, plain: PlainCall) -> bytes:
-        """The params that the server got, but for the number in them."""
-        places = (0, plain.arguments, 0) if self.form.reports else (0, plain.arguments)
-        return bytes(members.members(self.form.frame % places)["params"])
-
-
-class Way(msgspec.Struct, frozen=True):
-    """Where a call went."""
-
-    profile: Profile
-    server: Server
-    native: str
-    connection: Connection
+    def params(self, plain: PlainCall, number: int) -> bytes:
+        """The params that the server gets with the call of this number."""
+        return self.form.fill(number, plain.arguments)[_OPENING_BYTES + len(b"%d" % number) : -1]
 
 
 class Continued(Protocol):
@@ -116,7 +115,7 @@ class Continued(Protocol):
 
     exchange: Exchange
 
-    def answered(self, answer: Answer) -> None:
+    def heard(self, answer: Answer) -> None:
         """The server has answered, or will not."""
 
     def progressed(self, reports: Sequence[bytes]) -> None:
@@ -132,8 +131,8 @@ class Road(Protocol):
     def left(self, run: "Run") -> Continued:
         """A run is continued in the ordinary way."""
 
-    def passed(self, run: "Run", size: int, waited: float) -> None:
-        """A run has its result: it is noted, and nobody waits for it any more."""
+    def passed(self, run: "Run", size: int, waited: float, result: bytes, frame: bytes) -> None:
+        """A run has its result: it is noted, and its caller is told."""
 
 
 class Run(msgspec.Struct, eq=False):
@@ -149,6 +148,12 @@ class Run(msgspec.Struct, eq=False):
     call: Call | None = None
     reached: float = -inf
     """The progress that the client was told last."""
+    queued: float = 0.0
+    """How long the call waited for a place with its server."""
+    number: int = 0
+    """By which the server knows it."""
+    passage: Passage | None = None
+    """Where something came between, and that is recorded."""
     _continued: Continued | None = None
 
     method: ClassVar[Method] = METHODS[CALL]
@@ -159,12 +164,16 @@ class Run(msgspec.Struct, eq=False):
         self.started = road.clock()
         road.deadlines.terms[self] = self
         call = track.connection.repeat(
-            track.form, self.plain.arguments, self.answered, self.progressed
+            track.form,
+            self.plain.arguments,
+            self.answered,
+            self.progressed,
+            track.share or self.teller,
         )
         if isinstance(call, Lost):
             self.answered(call)
         else:
-            self.call = call
+            self.call, self.number = call, call.number
 
     def answered(self, answer: Answer) -> None:
         """The server has answered, or will not."""
@@ -172,14 +181,18 @@ class Run(msgspec.Struct, eq=False):
             id = self.plain.id
             frame = self.track.answer(id, answer.result, answer.shape)
             if frame is not None:
-                road = self._road
+                road, call = self._road, self.call
+                waited = road.clock() - self.started
+                if call is not None and call.admitted:
+                    self.queued = call.admitted - self.started
+                    waited -= self.queued
                 self.call = None  # It holds on to this run: cut, or both wait for the collector.
+                if self.track.breaker.failures:
+                    self.track.server.guard.tell(answer, self.started)
                 size = len(frame) - _ANSWER_BYTES - len(id)
-                road.passed(self, size, road.clock() - self.started)
-                self.front.close(self.key)
-                self.teller.end(frame)
+                road.passed(self, size, waited, answer.result, frame)
                 return
-        self.leave().answered(answer)
+        self.leave().heard(answer)
 
     def progressed(self, reports: Sequence[bytes]) -> None:
         """The server has told how far it has come."""
@@ -188,20 +201,60 @@ class Run(msgspec.Struct, eq=False):
             ours = b'{"progressToken":%d,' % call.number
             if all(params.startswith(ours) for params in reports):
                 size, opening = len(ours), _PROGRESS % token
-                rising = [params for params in reports if self._rises(params)]
+                own = [b"%b%b}" % (opening, r[size:]) if rises(self, r) else b"" for r in reports]
+                rising = [frame for frame in own if frame]
                 if rising:
-                    self.teller.note(*[b"%b%b}" % (opening, params[size:]) for params in rising])
+                    self.teller.note(*rising)
+                if self.track.habit.level != "off":
+                    self._witnessed(reports, own)
                 return
         self.leave().progressed(reports)
 
-    def _rises(self, params: bytes) -> bool:
-        """Whether a report may be told: see `tell_progress`."""
-        reached = reading(params)
-        if reached is None:
-            return True
-        rises = reached > self.reached
-        self.reached = max(self.reached, reached)
-        return rises
+    def _witnessed(self, reports: Sequence[bytes], frames: Sequence[bytes]) -> None:
+        """For the record: what the server told, and what the client got to hear of it."""
+        passage = self.passage
+        if passage is None:
+            keeps = self.track.habit.level == "full"
+            passage = self.passage = Passage(clock=self._road.clock, keeps=keeps)
+        for report, frame in zip(reports, frames, strict=True):
+            passage.note("server-notification", "server", PROGRESS, report)
+            if frame:
+                passage.pass_on("server-notification", "client", PROGRESS, frame[_HEAD_BYTES:-1])
+
+    # What the record needs.
+
+    @property
+    def principal(self) -> Principal:
+        """Whose call it is."""
+        return self.track.caller.principal
+
+    def asked(self) -> tuple[bytes, int, int]:
+        """Its arguments, the size of the client's params, and of those the server got."""
+        track, plain = self.track, self.plain
+        arguments = bytes(plain.arguments)
+        size = len(arguments)
+        if plain.token is None:
+            return arguments, track.params_bytes + size, track.sent_bytes + size
+        token, own = len(plain.token), len(b"%d" % self.number)
+        return arguments, track.params_bytes + size + token, track.sent_bytes + size + own
+
+    def sides(self) -> tuple[bytes, bytes]:
+        """The params as the client wrote them, and as the server got them."""
+        plain = self.plain
+        return plain.params, self.track.params(plain, self.number)
+
+    def bare(self) -> tuple[bytes, bytes]:
+        """The same without its arguments."""
+        plain = msgspec.structs.replace(self.plain, arguments=Raw(b"{}"))
+        return plain.params, self.track.params(plain, self.number)
+
+    @property
+    def kind(self) -> tuple[bytes, bytes] | None:
+        """What is the same in all calls like this one; None if more than arguments is not."""
+        token = self.plain.token
+        if token is not None and token[:1] == b'"':  # A text, which may say anything.
+            return None
+        return self.track.form.frame, self.plain.about
 
     def leave(self) -> Continued:
         """Go on in the ordinary way."""
@@ -223,108 +276,27 @@ class Run(msgspec.Struct, eq=False):
 
     def cancel(self, reason: bytes | None = None) -> None:
         """The client no longer wants the answer."""
-        self.leave().exchange.cancel(reason)
+        if self.call is not None or self._continued is not None:
+            self.leave().exchange.cancel(reason)
+        # Else there is one, which waits for its record to be safe.
 
     # What the deadlines need.
 
-    def look(self, now: float) -> bool:
+    def look(self, now: float) -> None:
         """What takes a while leaves the track: then it can be noted, and given up."""
         if now - self.started >= LINGER_SECONDS:
             self.leave()
-        return False
 
-    def overdue(self) -> None:
-        """Never: it will have left the track by then."""
+    def overdue(self, timeout: Timeout) -> None:
+        """It leaves the track, to be given up like any other."""
+        self.leave()
 
 
 _PROGRESS: Final = (
     b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
 )
-_NO_TOKEN: Final = b'"progressToken":0'
-_INSIDE: Final = b'"arguments":{}'
-_ANSWERED: Final = b'"content":[]'
-
-
-def remember(exchange: Exchange, way: Way, habit: Callable[[Exchange, str, str], Habit]) -> None:
-    """Let the next call of that name take the track that this one leaves."""
-    memory = exchange.caller.memory
-    if exchange.context or len(memory) >= TRACKS_MAX:
-        return
-    key = (exchange.name, exchange.progress_token is None)
-    known: Track | None = memory.get(key)
-    catalog = way.profile.catalog
-    if known is not None and known.connection is way.connection and known.catalog is catalog:
-        about = exchange.found.get("_meta")
-        if known.about == (b"" if about is None else split_token(bytes(about))[0]):
-            return
-    track = track_of(exchange, way, habit(exchange, way.server.slug, way.native))
-    if track is not None:
-        memory[key] = track
-
-
-def track_of(exchange: Exchange, errand: Way, habit: Habit) -> Track | None:
-    """The track on which a caller's next call like this one can travel, if there is one.
-
-    What has to be changed on the way is not worked out again here, but read off a sample that is
-    sent through the ordinary way.
-    """
-    caller, peer, raw = exchange.caller, errand.connection.peer, exchange.found.get("_meta")
-    catalog, server = errand.profile.catalog, errand.server
-    modern_server = peer is not None and peer.revision.era is Era.MODERN
-    # What a session's server logs may have to be set before each call.
-    sets_level = caller.log_level is not None and not modern_server
-    strange = caller.revision.lacks or (caller.session is None and raw is None) or exchange.lease
-    if (
-        peer is None
-        or sets_level
-        or strange
-        or catalog.public_uris
-        or server.annotations(errand.native)
-    ):
-        return None
-    about, token = (b"", None) if raw is None else split_token(bytes(raw))
-    form = _form(exchange, errand, about) if token == exchange.progress_token else None
-    if form is None:
-        return None
-    stamps = [b"}", b"}"]
-    if caller.revision.era is Era.MODERN:
-        samples = (_COMPLETE + _ANSWERED, b"{" + _ANSWERED)
-        stamps = [complete(exchange, s + b"}", IDENTITY).removeprefix(s) for s in samples]
-    return Track(
-        caller=caller,
-        catalog=catalog,
-        profile=errand.profile,
-        server=server,
-        native=errand.native,
-        public=exchange.name,
-        about=about,
-        connection=errand.connection,
-        habit=habit,
-        form=form,
-        modern_server=modern_server,
-        stamp=stamps[0],
-        whole_stamp=stamps[1],
-        stamped=stamps[0] != b"}",
-        legacy=caller.revision if caller.revision.era is Era.LEGACY else None,
-    )
-
-
-def _form(exchange: Exchange, way: Way, about: bytes) -> Form | None:
-    """What a server is sent when such a call is made."""
-    peer, reports = way.connection.peer, exchange.progress_token is not None
-    if peer is None:
-        return None
-    opening = b'{"name":%b,' % members.text(way.native)
-    closing = b',"_meta":%b}' % about if about else b"}"
-    raw = Raw(about) if about else None
-    sent = peer.back.params(opening + _INSIDE + closing, raw, exchange.caller)
-    if reports:
-        sent = meta.restamp(sent, {meta.PROGRESS_TOKEN: b"0"})
-    closing = sent.removeprefix(opening + _INSIDE).replace(b"%", b"%%")
-    if (reports and closing.count(_NO_TOKEN) != 1) or not sent.startswith(opening + _INSIDE):
-        return None
-    if reports:
-        closing = closing.replace(_NO_TOKEN, b'"progressToken":%d')
-    opening = opening.replace(b"%", b"%%")
-    params = b'%b"arguments":%%b%b' % (opening, closing)
-    return Form(way.native, codec.request(b"%d", CALL, params), reports)
+_HEAD_BYTES: Final = _PROGRESS.index(b'{"progressToken"')
+BARE: Final = codec.request(b"0", CALL, b"")
+"""A call without params."""
+_OPENING_BYTES: Final = len(BARE) - 2
+"""Of a request, before its params and without its id."""

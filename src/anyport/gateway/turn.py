@@ -29,7 +29,8 @@ from anyport.protocol.extension import TASKS
 from anyport.protocol.method import Kind
 from anyport.protocol.revision import Era
 from anyport.protocol.task import COMPLETED, Task, declare_tasks, read_created, render_created
-from anyport.upstream.connection import Answer, Connection, Lost
+from anyport.upstream.call import Answer, Lost
+from anyport.upstream.connection import Connection
 from anyport.upstream.server import Server
 from anyport.wire import members
 from anyport.wire.frame import Failure, Result

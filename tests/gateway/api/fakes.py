@@ -7,12 +7,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from anyport.config.schema import TelemetryConfig
+from anyport.gateway.admission import Admission
 from anyport.gateway.api.around import Around
+from anyport.gateway.changes import Changes
 from anyport.gateway.events import Events
 from anyport.gateway.feed import Feed
+from anyport.gateway.hooks import Hooks
 from anyport.gateway.metrics import Metrics
 from anyport.gateway.profile import Profile
 from anyport.gateway.relay import Relay
+from anyport.gateway.reload import Reload, Unfit
+from anyport.gateway.telemetry import Telemetry
 from anyport.ingress.http.reply import Fields
 from anyport.protocol.principal import LOCAL, Principal
 from anyport.record.journal import Journal
@@ -88,16 +94,32 @@ class FakeGateway:
         self.journal = Journal(path, source="test", clock=lambda: NOON, redact=str)
         self.events = Events(path, self.journal)
         self.metrics = Metrics(lambda: self.now)
-        self.relay = cast(Relay, SimpleNamespace(deadlines=[]))
+        self.relay = cast(
+            Relay,
+            SimpleNamespace(
+                deadlines=[],
+                retries=SimpleNamespace(repeated={}),
+                admission=Admission(),
+            ),
+        )
         self.feed = cast(Feed, SimpleNamespace(sessions={}))
+        self.hooks = cast(Hooks, SimpleNamespace(posting=False, report=dict))
+        self.telemetry = Telemetry(TelemetryConfig(), {}, lambda: 0.0, print)
         self.servers: dict[str, Server] = {server.slug: server for server in servers}
         self.profiles: dict[str, Profile] = {"default": profile_of(*servers, **profile)}
         self.reported: list[BaseException] = []
+        self.reloaded: Changes | Unfit = Changes(added=("new",))
+        self.reload = cast(Reload, SimpleNamespace(run=self._reload))
         self.group: asyncio.TaskGroup | None = None
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         assert self.group is not None
         self.group.create_task(self._guarded(work), name=name)
+
+    async def _reload(self) -> Changes:
+        if isinstance(self.reloaded, Unfit):
+            raise self.reloaded
+        return self.reloaded
 
     def close(self) -> None:
         self.events.close()

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
+from anyport.gateway.reload import Unfit
 from anyport.record import index
 from anyport.record.journal import LISTENERS_MAX
 from tests.gateway.api.fakes import FakeGateway, Visit, until
@@ -68,6 +69,35 @@ def test_a_name_that_nobody_has_is_answered_with_those_there_are(
 
 def test_a_very_long_name_is_not_repeated_as_a_whole(gateway: FakeGateway) -> None:
     assert len(gateway.get("/api/v1/servers/" + "x" * 5000).body) < 500
+
+
+def test_why_a_tool_is_there_or_not_can_be_asked(gateway: FakeGateway) -> None:
+    there = gateway.get("/api/v1/why?name=docs__read&profile=default").json
+    assert there["there"] is True
+    assert there["stories"][0]["public"] == "docs__read"
+
+    not_there = gateway.get("/api/v1/why?name=" + quote("docs/raed")).json
+    assert not_there["there"] is False
+    assert not_there["stories"][0]["steps"][-1]["stage"] == "listed"
+    assert not_there["suggestions"] == ["docs__read"]
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "words"),
+    [
+        ("", 400, "A name is needed"),
+        ("?name=", 400, "A name is needed"),
+        ("?name=x&profile=y", 404, "There is no profile 'y'; the profiles are: default"),
+        ("?name=x&name=y", 400, "more than once"),
+    ],
+)
+def test_why_needs_a_name_and_a_profile_that_there_is(
+    gateway: FakeGateway, query: str, status: int, words: str
+) -> None:
+    reply = gateway.get(f"/api/v1/why{query}")
+
+    assert reply.status == status
+    assert words in reply.json["detail"]
 
 
 def test_events_can_be_asked_for_as_in_the_tool(gateway: FakeGateway) -> None:
@@ -194,3 +224,25 @@ def test_no_answer_may_be_kept_or_run(gateway: FakeGateway) -> None:
         reply = gateway.get(path)
         assert reply.fields["cache-control"] == "no-store"
         assert reply.fields["x-content-type-options"] == "nosniff"
+
+
+def test_a_reload_tells_what_it_changed(gateway: FakeGateway) -> None:
+    reply = gateway.get("/api/v1/reload", "POST")
+
+    assert reply.status == 200
+    assert reply.json["added"] == ["new"]
+
+
+def test_a_configuration_that_cannot_be_used_is_told_with_the_reason(gateway: FakeGateway) -> None:
+    gateway.reloaded = Unfit("anyport.toml:3:1: unknown key")
+    reply = gateway.get("/api/v1/reload", "POST")
+
+    assert reply.status == 422
+    assert reply.json["detail"].endswith("stays as it is: anyport.toml:3:1: unknown key")
+
+
+def test_a_reload_is_never_done_by_looking(gateway: FakeGateway) -> None:
+    reply = gateway.get("/api/v1/reload", "GET")
+
+    assert (reply.status, reply.fields["allow"]) == (405, "POST")
+    assert reply.json["detail"] == "Use POST here"

@@ -3,9 +3,10 @@
 import re
 from pathlib import Path
 
-from anyport.gateway.api import exposition
-from anyport.gateway.api.exposition import Family, read, render
+from anyport.gateway import families as module
+from anyport.gateway.api.exposition import read, render
 from anyport.gateway.api.openapi import OPERATIONS
+from anyport.gateway.families import Family
 from anyport.gateway.metrics import OTHER, TOOL_NAMES_MAX
 from anyport.record.journal import LISTENERS_MAX
 from tests.gateway.api.fakes import FakeGateway
@@ -27,10 +28,10 @@ def test_every_metric_is_on_the_page_with_its_type(gateway: FakeGateway) -> None
 
 
 def test_the_labels_of_a_histogram_are_on_the_page() -> None:
-    families = [value for value in vars(exposition).values() if isinstance(value, Family)]
+    families = [value for value in vars(module).values() if isinstance(value, Family)]
     assert len(families) == 5
     for family in families:
-        [cell] = re.findall(rf"^\| `{family.name}` \|.*\| (.*) \|$", PAGE, re.MULTILINE)
+        [cell] = re.findall(rf"^\| `{family.exposed}` \|.*\| (.*) \|$", PAGE, re.MULTILINE)
         assert tuple(re.findall(r"`(\w+)`", cell)) == family.labels
 
 

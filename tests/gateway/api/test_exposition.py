@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from anyport.gateway.api.exposition import read, render
@@ -62,10 +63,13 @@ def test_sessions_and_connections_show_how_long_they_lasted(gateway: FakeGateway
     assert found["mcp_client_session_duration_seconds_sum"] == [({"server": "docs"}, 2.5)]
 
 
-def test_servers_show_whether_they_run_and_how_often_they_broke(gateway: FakeGateway) -> None:
+@pytest.mark.parametrize("state", [State.READY, State.IDLE])
+def test_servers_show_whether_they_run_and_how_often_they_broke(
+    gateway: FakeGateway, state: State
+) -> None:
     gateway.metrics.restarted("down")
     docs: Any = gateway.servers["docs"]
-    docs.shown_main = SimpleNamespace(state=State.READY)
+    docs.shown_main = SimpleNamespace(state=state)
 
     found = scraped(gateway)
 
@@ -80,8 +84,11 @@ def pairs(samples: list[tuple[dict[str, str], float]]) -> list[tuple[str, float]
 def test_the_state_of_now_shows(gateway: FakeGateway) -> None:
     gateway.now += 7
     gateway.metrics.streams = lambda: 3
-    gateway.journal.lost_count = 2
-    gateway.journal.last_error = "The event journal cannot be written"
+    gateway.journal.outflow.lost_count = 2
+    gateway.journal.outflow.last_error = "The event journal cannot be written"
+    room = gateway.relay.admission.room
+    room.taken_bytes = 100
+    room.turn_away("calls")
     terms: Any = gateway.relay.deadlines
     terms.append("one")
 
@@ -91,6 +98,8 @@ def test_the_state_of_now_shows(gateway: FakeGateway) -> None:
     assert values["anyport_streams"] == 3
     assert values["anyport_open_exchanges"] == 1
     assert values["anyport_sessions"] == 0
+    assert values["anyport_held_bytes"] == 100
+    assert found["anyport_refused_total"] == [({"why": "calls"}, 1)]
     assert values["anyport_uptime_seconds"] == 7
     assert values["anyport_draining"] == 0
     assert values["anyport_journal_up"] == 0
@@ -105,3 +114,15 @@ def test_odd_names_of_tools_do_not_break_the_text(gateway: FakeGateway) -> None:
 
     [(labels, _)] = scraped(gateway)["mcp_client_operation_duration_seconds_sum"]
     assert labels["gen_ai_tool_name"] == odd
+
+
+def test_servers_show_whether_they_get_calls_and_what_was_repeated(gateway: FakeGateway) -> None:
+    for _ in range(5):
+        gateway.servers["docs"].guard.failed("no answer", 0.0)
+    gateway.relay.retries.repeated["down"] = 3
+
+    found = scraped(gateway)
+
+    assert dict(pairs(found["anyport_server_ejected"])) == {"docs": 1, "down": 0, "off": 0}
+    assert dict(pairs(found["anyport_server_ejections_total"])) == {"docs": 1, "down": 0, "off": 0}
+    assert dict(pairs(found["anyport_server_retries_total"])) == {"docs": 0, "down": 3, "off": 0}

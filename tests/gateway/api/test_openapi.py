@@ -11,19 +11,21 @@ from anyport.gateway.api.app import Api
 from anyport.gateway.api.around import Around
 from anyport.gateway.api.openapi import JSON, OPERATIONS, document
 from tests.gateway.api.fakes import FakeGateway
+from tests.record.recorded import SPAN, exchange, frame, payload_line, write_events, write_payloads
 
 DOCUMENT: Any = json.loads(document())
-EXAMPLES = {"{profile}": "default", "{server}": "docs"}
+EXAMPLES = {"{profile}": "default", "{server}": "docs", "{id}": SPAN}
+QUERIES = {"/api/v1/why": "?name=docs__read"}
 
 
 def filled(path: str) -> str:
-    """The path with names that exist."""
-    return re.sub(r"\{\w+\}", lambda found: EXAMPLES[found[0]], path)
+    """The path with names that exist, and with the parameters it needs."""
+    return re.sub(r"\{\w+\}", lambda found: EXAMPLES[found[0]], path) + QUERIES.get(path, "")
 
 
 def schema_of(path: str, status: int, media: str) -> Any:
     """What the document says of an answer, with all that it refers to."""
-    responses = DOCUMENT["paths"][path]["get"]["responses"]
+    responses = DOCUMENT["paths"][path][OPERATIONS[path].method.lower()]["responses"]
     response = responses.get(str(status), responses["default"])
     return {**response["content"][media]["schema"], "components": DOCUMENT["components"]}
 
@@ -64,7 +66,10 @@ def test_an_answer_has_the_shape_that_the_document_says(gateway: FakeGateway, pa
             error_code=-32602,
             error_message="no",
         )
-    reply = gateway.get(filled(path))
+    gateway.journal.flush()
+    write_events(gateway.events.state_dir, exchange(), frame())
+    write_payloads(gateway.events.state_dir, payload_line())
+    reply = gateway.get(filled(path), OPERATIONS[path].method)
 
     schema = schema_of(path, reply.status, JSON)
     assert reply.status == 200
@@ -80,6 +85,10 @@ def test_an_answer_has_the_shape_that_the_document_says(gateway: FakeGateway, pa
         ("/api/v1/servers/{server}", "/api/v1/servers/x"),
         ("/api/v1/profiles/{profile}", "/api/v1/profiles/x"),
         ("/api/v1/events", "/api/v1/events?limit=many"),
+        ("/api/v1/events/stream", "/api/v1/events/stream?filter=x:"),
+        ("/api/v1/traffic", "/api/v1/traffic?filter=x:"),
+        ("/api/v1/traffic/stream", "/api/v1/traffic/stream?filter=x:"),
+        ("/api/v1/traffic/{id}", "/api/v1/traffic/0123"),
     ],
 )
 def test_a_problem_has_the_shape_that_the_document_says(
@@ -119,8 +128,9 @@ def test_every_reference_leads_somewhere() -> None:
 
 
 def test_every_name_in_a_path_is_a_parameter_of_it() -> None:
-    names = [operation["get"]["operationId"] for operation in DOCUMENT["paths"].values()]
+    operations = {path: next(iter(row.values())) for path, row in DOCUMENT["paths"].items()}
+    names = [operation["operationId"] for operation in operations.values()]
     assert len(names) == len(set(names))
-    for path, operation in DOCUMENT["paths"].items():
-        said = {row["name"] for row in operation["get"]["parameters"] if row["in"] == "path"}
+    for path, operation in operations.items():
+        said = {row["name"] for row in operation["parameters"] if row["in"] == "path"}
         assert said == set(re.findall(r"\{(\w+)\}", path))

@@ -79,3 +79,19 @@ def test_only_so_many_can_follow_and_one_that_is_closed_makes_room(gateway: Fake
         Follower(gateway.journal)
 
     asyncio.run(scene())
+
+
+def test_only_what_is_chosen_waits_for_a_follower(
+    gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "WAITING_BYTES_MAX", 600)
+
+    async def scene() -> None:
+        follower = Follower(gateway.journal, lambda line: line if b'"wanted"' in line else None)
+        pieces = await opened(follower)
+        for _ in range(10):
+            note(gateway.journal, "other")
+        note(gateway.journal, "wanted")
+        assert tools_in(await anext(pieces)) == ["wanted"]
+
+    asyncio.run(asyncio.wait_for(scene(), DEADLINE_SECONDS))

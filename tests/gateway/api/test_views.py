@@ -1,9 +1,12 @@
 """What is shown of the gateway, its servers and its profiles."""
 
+from typing import get_args, get_type_hints
+
 import msgspec
 
-from anyport.gateway.api.answers import Offer, OfferCounts, Resource
+from anyport.gateway.api.answers import Backend, Offer, OfferCounts, Resource
 from anyport.gateway.api.views import profile_detail, profile_view, server_view, status_view
+from anyport.upstream.tender import State
 from tests.gateway.api.fakes import FakeGateway
 
 
@@ -82,3 +85,8 @@ def test_nothing_shows_what_the_configuration_keeps_secret(gateway: FakeGateway)
     ]
 
     assert b"hunter2" not in msgspec.json.encode(shown)
+
+
+def test_every_state_of_a_server_can_be_told() -> None:
+    told = set(get_args(get_type_hints(Backend)["status"]))
+    assert told == {"disabled", *(state.value for state in State)}

@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from anyport.config.schema import ErrorStyle, Prefix, Scope, Separator
+from anyport.config.schema import ErrorStyle, OnFailure, Prefix, Scope, Separator
+from anyport.record.detail import Detail
+from anyport.record.row import Row
 
 
 class Problem(Struct, frozen=True, kw_only=True):
@@ -23,7 +25,7 @@ class Problem(Struct, frozen=True, kw_only=True):
 class Health(Struct, frozen=True, kw_only=True):
     """Whether the gateway is alive, or ready."""
 
-    status: Literal["ok", "draining"]
+    status: Literal["ok", "draining", "blocking"]
 
 
 class Contents(Struct, frozen=True, kw_only=True):
@@ -46,7 +48,7 @@ class OfferCounts(Struct, frozen=True, kw_only=True):
 class Backend(Struct, frozen=True, kw_only=True):
     """How a server is doing; the same that `gateway_status` says of it."""
 
-    status: Literal["starting", "running", "failed", "stopped", "disabled"]
+    status: Literal["starting", "running", "idle", "failed", "stopped", "disabled"]
     namespace: str
     tool_count: int
     era: Literal["legacy", "modern"] | None
@@ -54,6 +56,7 @@ class Backend(Struct, frozen=True, kw_only=True):
     transport: str
     restarts: int
     last_error: str | None
+    reason: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
     list: str | UnsetType = UNSET
     warnings: tuple[str, ...] | UnsetType = UNSET
@@ -138,13 +141,43 @@ class ProfileDetail(Struct, frozen=True, kw_only=True):
     prompts: tuple[Offer, ...]
 
 
+class HookAnswer(Struct, frozen=True, kw_only=True):
+    """How a hook is doing."""
+
+    action: Literal["post", "run", "call"]
+    delivered: int
+    failed: int
+    dropped: int
+    waiting: int
+    last_error: str | None
+    missing: tuple[str, ...] | UnsetType = UNSET
+
+
+class TelemetryAnswer(Struct, frozen=True, kw_only=True):
+    """How telemetry is doing, while it is on."""
+
+    dropped: int
+    troubles: dict[str, str]
+
+
 class Monitoring(Struct, frozen=True, kw_only=True):
-    """The journal of events."""
+    """The journal of events, and what is done about them."""
 
     enabled: bool
     webhook_configured: bool
     lost: int
+    on_failure: OnFailure
+    """What becomes of calls while the journal cannot be written."""
+    blocking: bool
+    """Whether calls are refused now."""
+    slow: bool | UnsetType = UNSET
+    """Set while the disk is so slow that answers wait for it."""
+    payloads_lost: int | UnsetType = UNSET
+    hooks: dict[str, HookAnswer] | UnsetType = UNSET
+    telemetry: TelemetryAnswer | UnsetType = UNSET
     last_error: str | UnsetType = UNSET
+    warnings: tuple[str, ...] | UnsetType = UNSET
+    """All that does not work."""
 
 
 class GatewayAnswer(Struct, frozen=True, kw_only=True):
@@ -195,3 +228,44 @@ class EventsAnswer(Struct, frozen=True, kw_only=True):
     events: tuple[EventAnswer, ...]
     next_cursor: str | None
     """Null where there are no older ones."""
+
+
+class RowsAnswer(Struct, frozen=True, kw_only=True):
+    """Some rows of the traffic, oldest first, and how to ask for older ones."""
+
+    rows: tuple[Row, ...]
+    next_cursor: str | None
+    """Null where there are no older ones."""
+
+
+class DetailsAnswer(Struct, frozen=True, kw_only=True):
+    """What an id means: one exchange or frame, or all of a trace, oldest first."""
+
+    details: tuple[Detail, ...]
+
+
+class ListShift(Struct, frozen=True, kw_only=True):
+    """How one list of one profile would change."""
+
+    profile: str
+    kind: str
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    renamed: tuple[tuple[str, str], ...]
+    """The name before, and the name after."""
+    changed: tuple[str, ...]
+
+
+class Reloaded(Struct, frozen=True, kw_only=True):
+    """What a changed configuration has changed."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[str, ...]
+    """Servers, by their slugs."""
+    profiles: tuple[str, ...]
+    settings: tuple[str, ...]
+    at_start: tuple[str, ...]
+    """Of those settings, the ones that hold from the next start on."""
+    lists: tuple[ListShift, ...] | UnsetType = UNSET
+    """What clients would see differently; only where that was asked for, and nothing was done."""

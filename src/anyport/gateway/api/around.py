@@ -21,6 +21,8 @@ from anyport.wire.http import RequestHead
 
 OK: Final = msgspec.json.encode(Health(status="ok"))
 DRAINING: Final = msgspec.json.encode(Health(status="draining"))
+BLOCKING: Final = msgspec.json.encode(Health(status="blocking"))
+"""The record cannot be written, and calls are refused for that."""
 READING: Final = frozenset({"GET", "HEAD"})
 
 _JSON: Final = (("content-type", "application/json"), *SAFE)
@@ -56,6 +58,8 @@ class Around:
     def _readiness(self, reply: Reply) -> None:
         if self._gateway.draining:
             reply.answer(503, DRAINING, _JSON)
+        elif self._gateway.journal.blocking:
+            reply.answer(503, BLOCKING, _JSON)
         else:
             reply.answer(200, OK, _JSON)
 

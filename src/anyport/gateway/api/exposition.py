@@ -4,10 +4,10 @@ Names and labels follow the OpenTelemetry conventions for MCP where those have o
 alone begins with `anyport_`. Imported late: a gateway that nobody scrapes does not pay for it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final
+from typing import Final, TypeAlias
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -21,80 +21,43 @@ from prometheus_client.registry import Collector
 
 from anyport import __version__
 from anyport.gateway.api.views import Gateway
-from anyport.gateway.metrics import OPERATION_BOUNDS, OVERHEAD_BOUNDS, Histogram
+from anyport.gateway.families import Family, Histograms, Series, histograms
 from anyport.upstream.tender import State
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
-    """One histogram: its name, what it tells, its labels and its bounds."""
+class OfServer:
+    """The numbers of one server."""
 
-    name: str
-    meaning: str
-    labels: tuple[str, ...]
-    bounds: tuple[float, ...] = OPERATION_BOUNDS
-
-
-OPERATION: Final = Family(
-    name="mcp_server_operation_duration_seconds",
-    meaning="How long requests of clients took, from their arrival to their answer.",
-    labels=(
-        *("mcp_method_name", "profile", "mcp_protocol_version"),
-        *("network_transport", "error_type"),
-    ),
-)
-REQUEST: Final = Family(
-    name="mcp_client_operation_duration_seconds",
-    meaning="How long servers took to answer the gateway.",
-    labels=("mcp_method_name", "server", "gen_ai_tool_name", "error_type"),
-)
-OVERHEAD: Final = Family(
-    name="anyport_overhead_seconds",
-    meaning="What of a request's time was the gateway's own, no server being waited for.",
-    labels=("mcp_method_name",),
-    bounds=OVERHEAD_BOUNDS,
-)
-SESSION: Final = Family(
-    name="mcp_server_session_duration_seconds",
-    meaning="How long sessions of clients lasted that have ended.",
-    labels=("profile", "mcp_protocol_version", "network_transport"),
-)
-CONNECTION: Final = Family(
-    name="mcp_client_session_duration_seconds",
-    meaning="How long connections to servers lasted that have ended.",
-    labels=("server",),
-)
+    up: bool
+    ejected: bool
+    restarts: int
+    ejections: int
+    repeated: int
+    waiting: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
     """All numbers of one moment, copied, so that they can be rendered in another thread."""
 
-    histograms: tuple[tuple[Family, tuple[tuple[tuple[str, ...], Histogram], ...]], ...]
+    histograms: Histograms
     gauges: dict[str, tuple[str, float]]
-    servers: dict[str, tuple[bool, int]]
-    """Whether each is up, and how often it broke."""
+    servers: dict[str, OfServer]
     journal_lost: int
+    refused: dict[str, int]
+    """Whoever was turned away, by why."""
+    timeouts: dict[str, int]
+    """What took too long, by which time was over."""
 
 
 def read(gateway: Gateway) -> Readings:
     """The numbers of now."""
     metrics = gateway.metrics
-    metrics.settle()
-    families = (
-        (OPERATION, metrics.operations),
-        (REQUEST, metrics.requests),
-        (OVERHEAD, metrics.overheads),
-        (SESSION, metrics.sessions),
-        (CONNECTION, metrics.connections),
-    )
     return Readings(
-        histograms=tuple(
-            (family, tuple((labels, list(counts)) for labels, counts in found.items()))
-            for family, found in families
-        ),
+        histograms=histograms(metrics),
         gauges={
             "anyport_open_exchanges": (
                 "Requests that a server works on.",
@@ -102,18 +65,39 @@ def read(gateway: Gateway) -> Readings:
             ),
             "anyport_sessions": ("Sessions of clients.", len(gateway.feed.sessions)),
             "anyport_streams": ("Streams to clients.", metrics.streams()),
+            "anyport_held_bytes": (
+                "What large messages under way take up.",
+                gateway.relay.admission.room.taken_bytes,
+            ),
             "anyport_uptime_seconds": ("Since the start.", metrics.uptime_seconds),
             "anyport_draining": ("1 while it only finishes what it began.", gateway.draining),
             "anyport_journal_up": (
                 "1 while the journal of events can be written.",
                 gateway.journal.last_error is None,
             ),
+            "anyport_journal_slow": (
+                "1 while answers wait for the disk.",
+                gateway.journal.outflow.slow,
+            ),
+            "anyport_blocking": (
+                "1 while calls are refused because they cannot be recorded.",
+                gateway.journal.blocking,
+            ),
         },
         servers={
-            slug: (server.state is State.READY, metrics.restarts.get(slug, 0))
+            slug: OfServer(
+                up=server.state in (State.READY, State.IDLE),
+                ejected=server.guard.breaker.is_open,
+                restarts=metrics.restarts.get(slug, 0),
+                ejections=server.guard.ejections,
+                repeated=gateway.relay.retries.repeated.get(slug, 0),
+                waiting=server.waiting_calls,
+            )
             for slug, server in gateway.servers.items()
         },
         journal_lost=gateway.journal.lost_count,
+        refused=dict(gateway.relay.admission.room.refused),
+        timeouts={timeout.value: count for timeout, count in metrics.timeouts.items()},
     )
 
 
@@ -143,26 +127,63 @@ class _Readings(Collector):
             "Events that could not be kept.",
             value=float(self._readings.journal_lost),
         )
+        refused = CounterMetricFamily(
+            "anyport_refused", "Requests that were turned away.", labels=("why",)
+        )
+        for why, count in self._readings.refused.items():
+            refused.add_metric((why,), float(count))
+        yield refused
+        timeouts = CounterMetricFamily(
+            "anyport_timeouts", "What ended because its time was over.", labels=("timeout",)
+        )
+        for name, count in self._readings.timeouts.items():
+            timeouts.add_metric((name,), float(count))
+        yield timeouts
         build = GaugeMetricFamily("anyport_build_info", "The version.", labels=("version",))
         build.add_metric((__version__,), 1.0)
         yield build
 
     def _of_servers(self) -> Iterator[Metric]:
-        up = GaugeMetricFamily("anyport_server_up", "1 while a server runs.", labels=("server",))
-        restarts = CounterMetricFamily(
-            "anyport_server_restarts", "How often a server broke.", labels=("server",)
-        )
-        for slug, (running, count) in self._readings.servers.items():
-            up.add_metric((slug,), float(running))
-            restarts.add_metric((slug,), float(count))
-        yield up
-        yield restarts
+        for name, meaning, kind, value in _OF_SERVERS:
+            family = kind(f"anyport_server_{name}", meaning, labels=("server",))
+            for slug, readings in self._readings.servers.items():
+                family.add_metric((slug,), float(value(readings)))
+            yield family
 
 
-def _histogram(
-    family: Family, found: tuple[tuple[tuple[str, ...], Histogram], ...]
-) -> HistogramMetricFamily:
-    histogram = HistogramMetricFamily(family.name, family.meaning, labels=family.labels)
+_Kind: TypeAlias = type[GaugeMetricFamily] | type[CounterMetricFamily]
+_OF_SERVERS: Final[tuple[tuple[str, str, _Kind, Callable[[OfServer], float]], ...]] = (
+    ("up", "1 while a server runs, or is idle.", GaugeMetricFamily, lambda of: of.up),
+    (
+        "ejected",
+        "1 while a server gets no calls because too many failed in a row.",
+        GaugeMetricFamily,
+        lambda of: of.ejected,
+    ),
+    ("restarts", "How often a server broke.", CounterMetricFamily, lambda of: of.restarts),
+    (
+        "ejections",
+        "How often a server was left without calls.",
+        CounterMetricFamily,
+        lambda of: of.ejections,
+    ),
+    (
+        "waiting_calls",
+        "Calls that wait for a place with a server.",
+        GaugeMetricFamily,
+        lambda of: of.waiting,
+    ),
+    (
+        "retries",
+        "Calls that were made once more.",
+        CounterMetricFamily,
+        lambda of: of.repeated,
+    ),
+)
+
+
+def _histogram(family: Family, found: Series) -> HistogramMetricFamily:
+    histogram = HistogramMetricFamily(family.exposed, family.meaning, labels=family.labels)
     bounds = [*(repr(bound) for bound in family.bounds), "+Inf"]
     for labels, counts in found:
         buckets = list(zip(bounds, accumulate(counts[:-1]), strict=True))

@@ -15,6 +15,7 @@ from anyport import __version__
 from anyport.gateway.api import answers
 from anyport.gateway.api.problem import MEDIA_TYPE
 from anyport.gateway.tools import EVENTS_LIMIT_DEFAULT, EVENTS_LIMIT_MAX
+from anyport.gateway.why import Why
 from anyport.record.event import EventType, Status
 
 JSON: Final = "application/json"
@@ -32,12 +33,14 @@ class Parameter:
     meaning: str
     schema: Schema
     place: str = "query"
+    needed: bool = False
+    """Whether nothing can be answered without it; what stands in a path always is."""
 
     def describe(self) -> Schema:
         return {
             "name": self.name,
             "in": self.place,
-            "required": self.place == "path",
+            "required": self.needed or self.place == "path",
             "description": self.meaning,
             "schema": self.schema,
         }
@@ -49,6 +52,7 @@ class Operation:
 
     name: str
     summary: str
+    method: str = "GET"
     answer: type[msgspec.Struct] | None = None
     """The shape of the answer; None for what is not JSON of ours."""
     media: str = JSON
@@ -66,7 +70,29 @@ _PROFILE: Final = Parameter(
 _SERVER: Final = Parameter(
     name="server", meaning="The slug of a server.", schema=_TEXT, place="path"
 )
+_ID: Final = Parameter(
+    name="id",
+    meaning="The id of an exchange or a frame, or that of a trace; its first digits will do.",
+    schema=_TEXT,
+    place="path",
+)
+_FILTER: Final = Parameter(
+    name="filter",
+    meaning="Only what matches, such as `server:github status:error dur:>1s`.",
+    schema=_TEXT,
+)
+_LIMIT: Final = Parameter(
+    name="limit",
+    meaning=f"At most so many, the newest; more than {EVENTS_LIMIT_MAX} are never given.",
+    schema={"type": "integer", "default": EVENTS_LIMIT_DEFAULT},
+)
+_CURSOR: Final = Parameter(
+    name="cursor",
+    meaning="Only what is before this place: the next_cursor of an earlier answer.",
+    schema=_TEXT,
+)
 _EVENTS: Final = (
+    _FILTER,
     Parameter(
         name="trace_id",
         meaning="Only this trace; with or without the dashes of a UUID.",
@@ -87,18 +113,18 @@ _EVENTS: Final = (
         meaning="Not before: a span such as 15m, 24h or 7d, or an ISO time.",
         schema=_TEXT,
     ),
-    Parameter(
-        name="limit",
-        meaning=f"At most so many, the newest; more than {EVENTS_LIMIT_MAX} are never given.",
-        schema={"type": "integer", "default": EVENTS_LIMIT_DEFAULT},
-    ),
-    Parameter(
-        name="cursor",
-        meaning="Only events before this place: the next_cursor of an earlier answer.",
-        schema=_TEXT,
-    ),
+    _LIMIT,
+    _CURSOR,
 )
 _NO_PROFILE: Final = {404: "There is no such profile."}
+_ASKED: Final = {
+    400: "A parameter cannot be used; of a filter the detail marks the fault.",
+    503: "Another process uses the index of the journal; ask again in a moment.",
+}
+_FOLLOWED: Final = {
+    400: "The filter cannot be used; the detail marks the fault.",
+    503: "Too many follow the events already.",
+}
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "/healthz": Operation(
@@ -141,21 +167,76 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         parameters=(_PROFILE,),
         problems=_NO_PROFILE,
     ),
+    "/api/v1/why": Operation(
+        name="why",
+        summary="Why a tool, prompt, resource or server is there for a profile, or is not",
+        answer=Why,
+        parameters=(
+            Parameter(
+                name="name",
+                meaning="A public or native name, a URI, `server/tool`, or a server.",
+                schema=_TEXT,
+                needed=True,
+            ),
+            Parameter(
+                name="profile",
+                meaning="The slug of a profile; else `default`, or the only one.",
+                schema=_TEXT,
+            ),
+        ),
+        problems={400: "There is no name, or no telling which profile is meant.", **_NO_PROFILE},
+    ),
+    "/api/v1/reload": Operation(
+        name="reload",
+        summary="Read the configuration again, and take over what has changed",
+        method="POST",
+        answer=answers.Reloaded,
+        parameters=(
+            Parameter(
+                name="preview",
+                meaning="Only tell what would change, in what clients see as well.",
+                schema={"type": "boolean", "default": False},
+            ),
+        ),
+        problems={422: "It cannot be used, and nothing has changed."},
+    ),
     "/api/v1/events": Operation(
         name="events",
         summary="The newest events that match, oldest first",
         answer=answers.EventsAnswer,
         parameters=_EVENTS,
-        problems={
-            400: "A parameter cannot be used.",
-            503: "Another process uses the index of the journal; ask again in a moment.",
-        },
+        problems=_ASKED,
     ),
     "/api/v1/events/stream": Operation(
         name="eventStream",
-        summary="Every event from now on, as server-sent events",
+        summary="Every event from now on that matches, as server-sent events",
         media=EVENT_STREAM,
-        problems={503: "Too many follow the events already."},
+        parameters=(_FILTER,),
+        problems=_FOLLOWED,
+    ),
+    "/api/v1/traffic": Operation(
+        name="traffic",
+        summary="The newest exchanges and frames that match, oldest first",
+        answer=answers.RowsAnswer,
+        parameters=(_FILTER, _LIMIT, _CURSOR),
+        problems=_ASKED,
+    ),
+    "/api/v1/traffic/stream": Operation(
+        name="trafficStream",
+        summary="Every exchange and frame from now on that matches, as server-sent events",
+        media=EVENT_STREAM,
+        parameters=(_FILTER,),
+        problems=_FOLLOWED,
+    ),
+    "/api/v1/traffic/{id}": Operation(
+        name="trafficDetail",
+        summary="One exchange or frame with all that is kept of it, or those of a trace",
+        answer=answers.DetailsAnswer,
+        parameters=(_ID,),
+        problems={
+            404: "Nothing has this id, or several begin with these digits.",
+            503: _ASKED[503],
+        },
     ),
 }
 """Every path that is not MCP's own."""
@@ -174,10 +255,12 @@ def document() -> bytes:
             "info": {
                 "title": "Anyport",
                 "version": __version__,
-                "description": "What an Anyport gateway tells about itself. Everything is read"
-                " with GET or HEAD.",
+                "description": "What an Anyport gateway tells about itself. What is read, is"
+                " read with GET or HEAD.",
             },
-            "paths": {path: {"get": _operation(row)} for path, row in OPERATIONS.items()},
+            "paths": {
+                path: {row.method.lower(): _operation(row)} for path, row in OPERATIONS.items()
+            },
             "components": {
                 "schemas": components,
                 "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},

@@ -4,27 +4,35 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
+from msgspec import UNSET
 
 from anyport import __version__
 from anyport.gateway.api.answers import (
     Backend,
     GatewayAnswer,
+    ListShift,
     Monitoring,
     Offer,
     OfferCounts,
     ProfileAnswer,
     ProfileDetail,
+    Reloaded,
     Resource,
     ServerAnswer,
     StatusAnswer,
     Traffic,
 )
+from anyport.gateway.changes import Changes
 from anyport.gateway.events import Events
 from anyport.gateway.feed import Feed
+from anyport.gateway.hooks import Hooks
 from anyport.gateway.metrics import Metrics
 from anyport.gateway.profile import Profile
 from anyport.gateway.relay import Relay
+from anyport.gateway.reload import Reload
+from anyport.gateway.shifts import Shift
 from anyport.gateway.status import backend_status, event_monitoring
+from anyport.gateway.telemetry import Telemetry
 from anyport.protocol.method import Kind
 from anyport.record.journal import Journal
 from anyport.routing.catalog import Catalog, Entry
@@ -44,12 +52,17 @@ class Gateway(Protocol):
     metrics: Metrics
     relay: Relay
     feed: Feed
+    hooks: Hooks
+    telemetry: Telemetry
 
     @property
     def servers(self) -> Mapping[str, Server]: ...
 
     @property
     def profiles(self) -> Mapping[str, Profile]: ...
+
+    @property
+    def reload(self) -> Reload: ...
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run a task that someone waits for."""
@@ -116,7 +129,9 @@ def status_view(gateway: Gateway) -> StatusAnswer:
             version=__version__,
             uptime_s=round(gateway.metrics.uptime_seconds, 3),
             draining=gateway.draining,
-            event_monitoring=msgspec.convert(event_monitoring(gateway.journal), Monitoring),
+            event_monitoring=msgspec.convert(
+                event_monitoring(gateway.journal, gateway.hooks, gateway.telemetry), Monitoring
+            ),
         ),
         traffic=Traffic(
             sessions=len(gateway.feed.sessions),
@@ -190,4 +205,28 @@ def _counts(catalog: Catalog) -> OfferCounts:
         resources=len(catalog.entries(Kind.RESOURCES)),
         resource_templates=len(catalog.entries(Kind.TEMPLATES)),
         prompts=len(catalog.entries(Kind.PROMPTS)),
+    )
+
+
+def reload_view(found: Changes, lists: tuple[Shift, ...] | None = None) -> Reloaded:
+    """What a changed configuration has changed, or would."""
+    return Reloaded(
+        added=found.added,
+        removed=found.removed,
+        changed=found.changed,
+        profiles=found.profiles,
+        settings=found.sections,
+        at_start=found.at_start,
+        lists=UNSET if lists is None else tuple(map(_shift, lists)),
+    )
+
+
+def _shift(shift: Shift) -> ListShift:
+    return ListShift(
+        profile=shift.profile,
+        kind=shift.kind.value,
+        added=shift.added,
+        removed=shift.removed,
+        renamed=shift.renamed,
+        changed=shift.changed,
     )
