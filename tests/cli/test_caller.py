@@ -19,6 +19,8 @@ from anyport.protocol.exchange import (
     Refused,
     Session,
 )
+from anyport.protocol.exchange import Caller as Asker
+from anyport.protocol.front import Aside
 from anyport.protocol.legacy_front import Description
 from anyport.wire.frame import Failure, Notification, Result
 
@@ -57,6 +59,9 @@ class Played:
 
     def heard(self, session: Session | None, notification: Notification) -> None:
         raise AssertionError(f"nobody sends {notification.method}")
+
+    def aside(self, caller: Asker, said: Aside, answer: Result | Failure | None = None) -> None:
+        """There is no record here."""
 
 
 def params_of(exchange: Exchange) -> dict[str, Any]:

@@ -156,3 +156,56 @@ def test_tokens_are_named_and_never_shown(stage: Stage) -> None:
     assert "will not start" not in ran.err
     assert "warning: " in ran.err, "a token in the file is better a reference"
     assert "hunter2" not in ran.out + ran.err + stage.run("check", "--json").out
+
+
+def test_hooks_are_listed_with_what_stands_in_their_way(stage: Stage) -> None:
+    hooks = [
+        {"name": "alarm", "on": "status:error", "post": "${env:ANYPORT_TEST_ABSENT}"},
+        {"name": "absent", "on": "type:* since:1h", "run": ["anyport-test-absent", "a b"]},
+        {"name": "whole", "on": "status:error", "run": ["sh -c true"]},
+        {"name": "keyed", "on": "status:error", "run": ["sh", "-c", "${env:ANYPORT_TEST_KEY}"]},
+        {"name": "tell", "on": "status:error", "call": "tiny/add"},
+    ]
+    file = stage.configure()
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"hooks": hooks}))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ANYPORT_TEST_KEY", "hunter2secret")
+        ran = stage.run("check")
+        told = stage.run("check", "--json").json
+
+    assert ran.code == 0
+    assert "hunter2secret" not in ran.out + ran.err + str(told)
+    rows = [line.split(maxsplit=2) for line in ran.out.partition("HOOK")[2].splitlines()[1:]]
+    assert [row[:2] for row in rows] == [
+        *(["alarm", "post"], ["absent", "run"], ["whole", "run"], ["keyed", "run"]),
+        ["tell", "call"],
+    ]
+    assert rows[0][2].split() == ["${env:ANYPORT_TEST_ABSENT}", "status:error"]
+    assert rows[1][2].startswith("anyport-test-absent 'a b'")
+    assert rows[4][2].split() == ["tiny/add", "status:error"]
+    assert ran.err.count("the hook 'alarm' will do nothing: post needs") == 1
+    assert "there is no use for since: in a hook" in ran.err
+    assert "hook 'absent' will fail: the command anyport-test-absent is not found" in ran.err
+    assert "hook 'whole' will fail: " in ran.err
+    assert "keep sh as the first word of run" in ran.err
+    assert "'keyed'" not in ran.err
+    assert told["hooks"]["tell"] == {
+        "on": "status:error",
+        "action": "call",
+        "target": "tiny/add",
+        "warnings": [],
+    }
+
+
+def test_telemetry_without_its_packages_is_a_warning(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = stage.configure()
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"telemetry": {"enabled": True}}))
+    assert stage.run("check").err == ""
+
+    monkeypatch.setattr("anyport.gateway.telemetry.PACKAGES", ("anyport_absent",))
+    assert "warning: telemetry is switched on, but the packages" in stage.run("check").err
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    assert stage.run("check").err == ""

@@ -61,4 +61,4 @@ def test_whoever_asks_for_it_is_shown_the_trace(
 
 def test_what_is_said_cannot_command_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     say("a\x1b[2Jb\nc")
-    assert capsys.readouterr().err == "anyport: ab\N{REPLACEMENT CHARACTER}c\n"
+    assert capsys.readouterr().err == "anyport: ab↵c\n"

@@ -46,7 +46,13 @@ def test_the_newest_events_are_a_table_oldest_first(stage: Stage, story: Story) 
         (["--trace", "22222222-2222-2222-2222-222222222222"], [2]),
         (["--trace", "2222"], [2]),
         (["--limit", "2"], [2, 3]),
+        (["-n", "2"], [2, 3]),
         (["--server", "none"], []),
+        (["status:error"], [2, 3]),
+        (["status:error", "-type:tool_call"], [3]),
+        (["--server", "a", "tool:*"], [1, 3]),
+        (["no"], [2]),
+        (["dur:>1ms"], [1]),
     ],
 )
 def test_json_is_the_lines_of_the_journal_that_are_wanted(
@@ -65,6 +71,7 @@ def test_json_is_the_lines_of_the_journal_that_are_wanted(
         (["--status", "bad"], "there is no status 'bad'"),
         (["--since", "soon"], "--since: Not a time: 'soon'"),
         (["--limit", "0"], "--limit"),
+        (["server:a", "sttus:error"], "sttus:error\n         ^^^^^\n"),
     ],
 )
 def test_a_wish_that_makes_no_sense_is_wrong_usage(

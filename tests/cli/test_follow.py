@@ -55,3 +55,18 @@ def test_a_file_that_was_replaced_is_read_anew_and_one_that_is_gone_is_no_matter
     assert numbers(list(tail.new_lines())) == [1]
     story.file.unlink()
     assert list(tail.new_lines()) == []
+
+
+def test_a_file_that_gets_a_number_is_read_to_its_end_and_the_next_from_its_beginning(
+    tmp_path: Path,
+) -> None:
+    story = Story(tmp_path)
+    story.call(1)
+    tail = Tail(tmp_path)
+    story.call(2)
+    story.file.rename(story.file.with_name("events-0001.jsonl"))
+    story.clock.now += 5  # Then the journal looks where its file is.
+    story.call(3)
+
+    assert numbers(list(tail.new_lines())) == [2, 3]
+    assert list(tail.new_lines()) == []

@@ -59,3 +59,10 @@ def test_a_sentence_with_room_folds_in_its_column() -> None:
 
 def test_a_table_without_rows_is_its_titles() -> None:
     assert shown(80, ("NAME", "WORDS"), []) == "NAME  WORDS\n"
+
+
+def test_in_a_list_only_the_titles_are_bold() -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=12, highlight=False, force_terminal=True, no_color=False)
+    out_grid(console, ("NAME", "NUMBER"), [("x", "1234567890")], whole=("NUMBER",), styles={})
+    assert "NUMBER\x1b[0m  1234567890\n" in file.getvalue()

@@ -11,7 +11,8 @@ import pytest
 
 from anyport import __version__
 from anyport.cli.events import STATUSES
-from anyport.cli.main import NEXT_STEPS, commands
+from anyport.cli.main import commands
+from anyport.cli.pages import NEXT_STEPS
 from tests.cli.stage import Stage
 
 PAGES = Path(__file__).parents[2] / "docs" / "commands"

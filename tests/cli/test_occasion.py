@@ -1,6 +1,7 @@
 """A gateway for the time of one command."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +9,7 @@ from anyport.cli import occasion as module
 from anyport.cli.occasion import describe_trouble, occasion
 from anyport.cli.options import Given
 from anyport.cli.setup import read_setup
+from anyport.config.schema import HookConfig
 from tests.cli.stage import Stage
 from tests.harness import read_events
 
@@ -27,6 +29,19 @@ def test_servers_have_told_what_they_offer_when_it_is_settled(stage: Stage) -> N
     kinds = [event["event_type"] for event in read_events(stage.state)]
     assert kinds[0] == "gateway.started"
     assert kinds[-1] == "gateway.stopped"
+
+
+def test_what_one_command_does_sets_no_hook_off(stage: Stage) -> None:
+    stage.configure()
+    hook = HookConfig(name="h", on="type:*", run=("nothing",))
+
+    async def visit() -> None:
+        setup = read_setup(Given())
+        hooked = replace(setup, config=replace(setup.config, hooks=(hook,)))
+        async with occasion(hooked) as here:
+            assert here.gateway.config.hooks == ()
+
+    asyncio.run(visit())
 
 
 def test_the_wait_for_a_slow_server_is_bounded_and_explained(

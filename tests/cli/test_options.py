@@ -60,9 +60,10 @@ def test_the_parser_reads_them_the_same_way(
         ([], Listening()),
         (["--port", "0"], Listening(port=0)),
         (["--host=::1", "--port=81", "--port", "82"], Listening(host="::1", port=82)),
+        (["--upgrade"], Listening(upgrade=True)),
     ],
 )
-def test_serve_has_two_more(argv: list[str], listening: Listening) -> None:
+def test_serve_has_three_more(argv: list[str], listening: Listening) -> None:
     assert read_plain_serve([*argv, "--json"]) == (Given(json=True), listening)
 
 
@@ -78,7 +79,11 @@ def test_commands_that_can_ask_a_running_gateway_have_the_options_for_it() -> No
         if {option.name for option in REMOTE}
         <= {flag for parameter in command.params for flag in parameter.opts}
     }
-    assert able == {"tools", "call", "status", "events", "trace", "stats"}
+    assert able == {
+        *("tools", "call", "status", "events", "trace", "stats"),
+        *("traffic", "show", "export", "lint", "replay", "why"),
+        *("check", "reload"),
+    }
 
 
 def test_a_token_is_in_no_text_by_accident() -> None:

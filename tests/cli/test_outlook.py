@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -10,8 +11,11 @@ from anyport.cli import outlook as module
 from anyport.cli.options import Given
 from anyport.cli.outlook import Outlook
 from anyport.cli.setup import read_setup
+from anyport.gateway.cache import Known, ListCache
 from anyport.gateway.runtime import Gateway
 from anyport.gateway.serving import start_servers
+from anyport.protocol.method import Kind
+from anyport.routing.offers import Listing
 from tests.cli.stage import Stage
 from tests.harness import WAIT_SECONDS
 
@@ -87,3 +91,13 @@ def test_nothing_is_said_any_more_by_a_gateway_that_stops(stage: Stage) -> None:
 
     (only,) = asyncio.run(look())
     assert only.startswith("server 'absent' will not start: ")
+
+
+def test_nothing_is_said_of_a_server_that_waits_to_be_used(stage: Stage) -> None:
+    lazy = {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"], "start": "first-use"}
+    stage.configure(lazy=lazy)
+    setup = read_setup(Given())
+    cache = ListCache(setup.state_dir)
+    cache.save(setup.config.servers["lazy"], Known(listings={Kind.TOOLS: Listing()}))
+
+    assert told() == []

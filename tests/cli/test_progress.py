@@ -14,7 +14,7 @@ from anyport.cli.progress import ProgressLine, words
         ({"progress": 5, "total": 3, "message": "done"}, "100 %  done"),
         ({"progress": 2.5}, "2.5"),
         ({"progress": 2, "total": 0}, "2"),
-        ({"progress": "x", "message": "\x1b[2Jhm\n"}, "working  hm\N{REPLACEMENT CHARACTER}"),
+        ({"progress": "x", "message": "\x1b[2Jhm\n"}, "working  hm↵"),
         ({}, "working"),
     ],
 )

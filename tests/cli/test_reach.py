@@ -10,6 +10,7 @@ from anyport.cli.options import Given
 from anyport.cli.reach import NotThere, Reach, words_of
 from anyport.cli.target import read_target
 from tests.cli.played_http import Reply, played
+from tests.rig.toxic import deserted
 
 MISSING = b'{"status":404,"detail":"There is no profile \'x\' here"}'
 PROBLEM = "application/problem+json"
@@ -42,9 +43,7 @@ def test_a_page_is_fetched_with_the_token() -> None:
 
 
 def test_where_nothing_listens_it_says_so_and_what_to_do() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with pytest.raises(CommandFailed) as caught:
+    with deserted() as port, pytest.raises(CommandFailed) as caught:
         fetch(f"http://127.0.0.1:{port}")
     assert f"nothing answers at http://127.0.0.1:{port}: " in str(caught.value)
     assert "'anyport serve' starts one" in str(caught.value)

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.cli.stage import Stage
+from tests.record.recorded import exchange, write_events
 from tests.record.story import Story
 
 
@@ -41,3 +42,17 @@ def test_a_server_and_a_time_can_be_picked(stage: Stage, story: Story) -> None:
 
 def test_a_time_that_is_none_is_wrong_usage(stage: Stage, story: Story) -> None:
     assert stage.run("stats", "--since", "x").code == 2
+
+
+def test_other_traffic_is_counted_by_its_method(stage: Stage) -> None:
+    of_type = {"event_type": "gateway.exchange"}
+    write_events(
+        stage.state,
+        exchange(method="resources/subscribe", tool=None, uri="x:y", event=of_type),
+        exchange(method="tools/list", tool=None, event=of_type),
+        exchange(method="tools/list", tool=None, event=of_type),
+        exchange(),
+    )
+    stats = stage.run("stats", "type:exchange", "--json").json
+    counted = {stat["target"]: stat["counts"] for stat in stats}
+    assert counted == {"resources/subscribe": {"success": 1}, "tools/list": {"success": 2}}

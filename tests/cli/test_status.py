@@ -1,11 +1,15 @@
 """`anyport status`."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 
-from anyport.cli.status import all_run
+import pytest
+
+from anyport.cli.status import all_run, show
+from tests.cli.running import running
 from tests.cli.stage import Stage
 from tests.harness import WAIT_SECONDS
 
@@ -32,13 +36,46 @@ def test_a_server_that_does_not_run_is_a_failure_with_its_reason(stage: Stage) -
     assert ran.json["backends"]["broken"]["last_error"]
 
 
-def test_all_run_leaves_out_what_is_switched_off() -> None:
-    def report(*states: str) -> dict[str, object]:
-        return {"backends": {str(at): {"status": state} for at, state in enumerate(states)}}
+def test_the_hooks_of_a_gateway_that_runs_are_a_table(stage: Stage) -> None:
+    file = stage.configure()
+    hooks = [
+        {"name": "quiet", "on": "status:timeout", "run": ["true"]},
+        {"name": "alarm", "on": "status:error", "post": "${env:ANYPORT_TEST_ABSENT}"},
+    ]
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"hooks": hooks}))
 
-    assert all_run(report("running", "disabled"))
+    assert "HOOK" not in stage.run("status").out, "one for the occasion sets none off"
+    with running("--config", str(file), "--state-dir", str(stage.state)) as there:
+        ran = stage.run("status", "--url", there.url)
+
+    _, _, table = ran.out.partition("\n\n")
+    titles, quiet, alarm = table.splitlines()
+    assert titles.split() == ["HOOK", "ACTION", "DELIVERED", "FAILED", "DROPPED", "LAST", "ERROR"]
+    assert quiet.split() == ["quiet", "run", "0", "0", "0"]
+    assert alarm.split()[:5] == ["alarm", "post", "0", "0", "0"]
+    assert "ANYPORT_TEST_ABSENT" in alarm
+
+
+def test_what_a_collector_does_not_take_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry = {"dropped": 0, "troubles": {"spans": "HTTP 401"}}
+    report = {"backends": {}, "gateway": {"event_monitoring": {"telemetry": telemetry}}}
+
+    show(report, as_json=False, follow=False)
+
+    assert capsys.readouterr().err == "anyport: warning: telemetry (spans): HTTP 401\n"
+
+
+def test_all_run_leaves_out_what_is_switched_off() -> None:
+    def report(*states: str, blocking: bool = False) -> dict[str, object]:
+        return {
+            "gateway": {"event_monitoring": {"blocking": blocking}},
+            "backends": {str(at): {"status": state} for at, state in enumerate(states)},
+        }
+
+    assert all_run(report("running", "idle", "disabled"))
     assert not all_run(report("running", "starting"))
     assert all_run(report())
+    assert not all_run(report("running", blocking=True)), "no call is served"
 
 
 def test_following_repeats_until_it_is_interrupted(stage: Stage) -> None:

@@ -38,6 +38,22 @@ def test_the_second_signal_stops_at_once(signals: tuple[signal.Signals, ...], co
     assert codes == [code]
 
 
+def test_who_is_asked_otherwise_has_heard_no_signal_yet() -> None:
+    codes: list[int] = []
+    acts: list[str] = []
+
+    async def stop() -> int:
+        stopping = Stopping(codes.append)
+        stopping.when_asked(lambda: acts.append("asked"))
+        assert acts == []
+        stopping.ask()
+        stopping.ask()
+        return await stopping.wait_asked()
+
+    assert asyncio.run(stop()) == 0
+    assert (codes, acts) == ([], ["asked"])
+
+
 def test_waiting_can_be_given_up_without_losing_count() -> None:
     codes: list[int] = []
 

@@ -14,6 +14,7 @@ import msgspec
 from anyport import __version__
 from anyport.cli.ending import CommandFailed
 from anyport.protocol import meta
+from anyport.protocol.progress import PROGRESS
 from anyport.wire import codec, members
 from anyport.wire.frame import BadFrame, Failure, Notification, Request, Result
 
@@ -179,7 +180,7 @@ class Caller:
 
     def _hear_notification(self, notification: Notification) -> None:
         params = msgspec.json.decode(notification.params or b"{}")
-        if notification.method == "notifications/progress":
+        if notification.method == PROGRESS:
             tell = self._progress.get(params.get(meta.PROGRESS_TOKEN))
             if tell is not None:
                 tell(params)

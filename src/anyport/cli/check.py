@@ -6,18 +6,23 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from anyport.cli.ending import FAILED, GOOD, say
+from anyport.cli.ending import FAILED, GOOD, WrongUsage, say
 from anyport.cli.options import Given
 from anyport.cli.ready import origin
 from anyport.cli.render import out, out_json, table
 from anyport.cli.setup import nothing_found, read_config
 from anyport.config.address import exposure
 from anyport.config.faults import ConfigError
-from anyport.config.schema import DEFAULT_PROFILE, Config, ServerConfig
+from anyport.config.schema import DEFAULT_PROFILE, Config, HookConfig, ServerConfig
+from anyport.gateway.telemetry import MISSING, installed, is_on
 from anyport.record.redact import Redactor
 from anyport.record.text import printable
+
+SPLIT_ARGS: Final = "keep {} in command and put the rest into args"
+SPLIT_RUN: Final = "keep {} as the first word of run and make each argument a word of its own"
+"""What helps where a whole command line was taken for the name of a program."""
 
 
 def check(given: Given) -> int:
@@ -25,8 +30,11 @@ def check(given: Given) -> int:
 
     Raises:
         ConfigError: it cannot be used; with `--json` that is part of what is shown.
+        WrongUsage: a gateway is named, and nobody asks for the difference.
         UnknownProfile: it has no such profile.
     """
+    if given.url is not None:
+        raise WrongUsage("--url asks a gateway that runs: it goes with --diff")
     try:
         config = read_config(given, os.environ, Path.cwd())
     except ConfigError as error:
@@ -54,7 +62,7 @@ def describe(config: Config, environ: Mapping[str, str]) -> dict[str, Any]:
             "tokens": [token.name for token in config.gateway.tokens],
             "refused": exposure(config, config.gateway.host),
         },
-        "warnings": [str(warning) for warning in config.warnings],
+        "warnings": [*map(str, config.warnings), *telemetry_obstacles(config, environ)],
         "servers": {
             slug: {
                 "reached_by": reached_by(server),
@@ -64,6 +72,15 @@ def describe(config: Config, environ: Mapping[str, str]) -> dict[str, Any]:
             for slug, server in config.servers.items()
         },
         "profiles": {slug: list(profile.servers) for slug, profile in config.profiles.items()},
+        "hooks": {
+            hook.name: {
+                "on": hook.on,
+                "action": hook.action,
+                "target": target(hook),
+                "warnings": list(hook_obstacles(hook, environ)),
+            }
+            for hook in config.hooks
+        },
         "renamed": dict(config.renamed),
     }
 
@@ -85,12 +102,38 @@ def obstacles(server: ServerConfig, environ: Mapping[str, str]) -> Iterator[str]
     if server.command is not None and not server.unresolved:
         shown = Redactor(server.secrets)
         path = server.env.get("PATH", environ.get("PATH"))
-        yield from map(shown, _command_faults(server.command, path))
+        yield from map(shown, _command_faults(server.command, path, SPLIT_ARGS))
         if server.cwd is not None and not os.path.isdir(server.cwd):
             yield shown(f"the working directory {server.cwd} does not exist; create it or mend cwd")
 
 
-def _command_faults(command: str, path: str | None) -> Iterator[str]:
+def target(hook: HookConfig) -> str:
+    """A hook's URL, command line or tool, without its secrets."""
+    match hook.action:
+        case "post":
+            text = hook.post or ""
+        case "run":
+            text = shlex.join(hook.run)
+        case "call":
+            text = "/".join(hook.call or ())
+    return printable(Redactor(hook.secrets)(text))
+
+
+def hook_obstacles(hook: HookConfig, environ: Mapping[str, str]) -> Iterator[str]:
+    """Why a hook of a sound configuration will fail on this machine."""
+    # What cannot be resolved is told already: whoever starts the gateway is warned of it, too.
+    if hook.run and not hook.unresolved:
+        faults = _command_faults(hook.run[0], environ.get("PATH"), SPLIT_RUN)
+        yield from map(Redactor(hook.secrets), faults)
+
+
+def telemetry_obstacles(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
+    """Why nothing will be told to a collector, though that is wanted."""
+    if is_on(config.telemetry, environ) and not installed():
+        yield MISSING
+
+
+def _command_faults(command: str, path: str | None, split: str) -> Iterator[str]:
     """Why a command cannot be run, and what to do about it."""
     if shutil.which(command, path=path) is not None:
         return
@@ -104,7 +147,7 @@ def _command_faults(command: str, path: str | None) -> Iterator[str]:
     elif rest and program is not None:
         yield (
             f"the command {command} is not found; it seems to be a whole command line: "
-            f"keep {os.path.basename(program)} in command and put the rest into args"
+            + split.format(os.path.basename(program))
         )
     else:
         yield f"the command {command} is not found; install it or give its full path"
@@ -123,9 +166,14 @@ def _show(report: Mapping[str, Any]) -> None:
     for warning in report["warnings"]:
         say(f"warning: {warning}")
     out("")
-    if not report["servers"]:
+    if report["servers"]:
+        _show_servers(report)
+    else:
         out("no servers: define them under mcpServers")
-        return
+    _show_hooks(report["hooks"])
+
+
+def _show_servers(report: Mapping[str, Any]) -> None:
     table(
         ("SERVER", "STATE", "COMMAND OR ADDRESS"),
         [(slug, _state(each), each["reached_by"]) for slug, each in report["servers"].items()],
@@ -143,6 +191,20 @@ def _show(report: Mapping[str, Any]) -> None:
     for slug, each in report["servers"].items():
         for warning in each["warnings"]:
             say(f"warning: server '{slug}' will not start: {warning}")
+
+
+def _show_hooks(hooks: Mapping[str, Any]) -> None:
+    if not hooks:
+        return
+    out("")
+    table(
+        ("HOOK", "ACTION", "TARGET", "ON"),
+        [(name, each["action"], each["target"], each["on"]) for name, each in hooks.items()],
+        whole=("HOOK", "ACTION"),
+    )
+    for name, each in hooks.items():
+        for warning in each["warnings"]:
+            say(f"warning: hook '{name}' will fail: {warning}")
 
 
 def _show_listening(listen: Mapping[str, Any]) -> None:

@@ -21,7 +21,8 @@ from anyport.cli.options import Given
 from anyport.cli.reach import API, Reach, no_gateway
 from anyport.cli.target import Target, read_target
 from anyport.gateway.tools import EVENTS_LIMIT_MAX
-from anyport.record.journal import FILE_NAME
+from anyport.record.filter_tree import Filter
+from anyport.record.segments import FILE_NAME
 
 COPIED_EVENTS_MAX: Final = 20_000
 """Of one look: what takes a second or two to fetch, and more than a person reads."""
@@ -45,6 +46,9 @@ class Source(Protocol):
     def refresh(self) -> None:
         """Bring what has happened since."""
 
+    def to_sort_out(self, filter: Filter) -> Filter:
+        """What of a filter is still to be decided on what lies here."""
+
 
 class Own:
     """The journal of this machine's user; whoever writes it, it grows by itself."""
@@ -58,6 +62,10 @@ class Own:
 
     def refresh(self) -> None:
         """Nothing to do."""
+
+    def to_sort_out(self, filter: Filter) -> Filter:
+        """All of it."""
+        return filter
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -112,6 +120,10 @@ class Copied:
             self._newest.clear()
         self._question["since"] = last
         self._newest |= {line for line in fresh if _moment(line) == last}
+
+    def to_sort_out(self, filter: Filter) -> Filter:
+        """Nothing: only what matches was copied. The gateway sees more of it than we do."""
+        return Filter()
 
     async def _fetch(self) -> list[bytes]:
         pages: list[list[msgspec.Raw]] = []

@@ -54,11 +54,14 @@ def guarded(work: Callable[[], int]) -> int:
         code = work()
         sys.stdout.flush()
     except ConfigError as error:
-        for fault in error.faults:
-            talk(str(fault))
+        for line in str(error).splitlines():
+            talk(line)
         return FAILED
     except CommandFailed as error:
-        say(str(error))
+        first, *rest = str(error).split("\n")
+        say(first)
+        for line in rest:  # A filter, and a caret under its fault.
+            talk(line)
         return error.code
     except UnknownProfile as error:
         say(str(error))

@@ -2,30 +2,35 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn, Self
 
-from anyport.cli.copied import COPIED_EVENTS_MAX, Source, journal
+from anyport.cli.copied import Source, journal
 from anyport.cli.ending import GOOD, WrongUsage, say
 from anyport.cli.follow import Tail
 from anyport.cli.journal import (
+    GIVEN_UP,
     TITLES,
     WHOLE,
     Event,
     cells,
     decode,
     open_index,
-    same_trace,
+    term_of_trace,
     whole_trace_id,
 )
 from anyport.cli.options import Given
+from anyport.cli.recorded import Asked
 from anyport.cli.render import Columns, flush, out, table
 from anyport.config.faults import suggestion
 from anyport.record.event import ENDINGS, KINDS
+from anyport.record.filter_tree import Filter, Moment, Term, Text
+from anyport.record.searching import Search
+from anyport.record.selecting import happenings
 from anyport.record.since import parse_since
 from anyport.record.text import escape_line
-from anyport.record.trace import normalise_trace_id
 
 PREFIX: Final = "gateway."
 TYPES: Final = tuple(kind.removeprefix(PREFIX) for kind in KINDS)
@@ -47,6 +52,8 @@ TYPICAL: Final = (
 class Wanted:
     """Which events are asked for."""
 
+    words: tuple[str, ...] = ()
+    """A filter."""
     event_type: str | None = None
     status: str | None = None
     since: str | None = None
@@ -55,19 +62,23 @@ class Wanted:
     limit: int = 100
 
     @property
-    def question(self) -> dict[str, str | None]:
-        """What of it a gateway elsewhere can be asked; the rest is sorted out here."""
-        return {
-            "event_type": self.event_type,
-            "status": self.status,
-            "since": self.since,
-            "trace_id": None if self.trace is None else normalise_trace_id(self.trace),
-        }
+    def filter(self) -> Filter:
+        """The same as one filter.
 
-    @property
-    def is_answered_elsewhere(self) -> bool:
-        """Whether that leaves nothing to be sorted out."""
-        return self.server is None and (self.trace is None) == (self.question["trace_id"] is None)
+        Raises:
+            WrongUsage: there is none of these words, or no time of the text.
+        """
+        options = {"type": self.event_type, "status": self.status, "server": self.server}
+        terms = [
+            Term(key=key, values=(Text(value),))
+            for key, value in options.items()
+            if value is not None
+        ]
+        if self.trace is not None:
+            terms.append(term_of_trace(self.trace))
+        return happenings(
+            Filter(terms=(*Asked(self.words).filter.terms, *terms, *since_terms(self.since)))
+        )
 
     def judged(self) -> Self:
         """The same with the type in full.
@@ -85,28 +96,19 @@ class Wanted:
             raise WrongUsage(f"there is no type '{kind}': {suggestion(kind, TYPES)}")
         return replace(self, event_type=whole)
 
-    def includes(self, event: Event) -> bool:
-        """Whether an event that has just happened is one of them."""
-        return (
-            (self.event_type is None or event.event_type == self.event_type)
-            and (self.status is None or event.status == self.status)
-            and (self.server is None or event.server == self.server)
-            and (self.trace is None or same_trace(event, self.trace))
-        )
-
 
 def events(given: Given, wanted: Wanted, *, follow: bool) -> int:
     """Show the newest events that are wanted, and new ones as they come; the exit code."""
-    since = read_since(wanted.since)
-    enough = wanted.limit if wanted.is_answered_elsewhere else COPIED_EVENTS_MAX
-    with journal(given, wanted.question, enough) as source:
+    filter = wanted.filter
+    with journal(given, {"filter": str(filter)}, wanted.limit) as source:
+        filter = source.to_sort_out(filter)
         # The end of the files is noted before they are read: nothing falls between the two.
         tail = Tail(source.state_dir)
         past: list[bytes] = []
         if not follow or (source.state_dir / "events").is_dir():
-            past = _past(source.state_dir, wanted, since)
+            past = _past(source.state_dir, wanted, filter)
         if follow:
-            _follow(source, tail, wanted, past, as_json=given.json)
+            _follow(source, tail, filter, past, as_json=given.json)
     if not past:
         say("no event matches")
     _show(past, as_json=given.json)
@@ -114,7 +116,7 @@ def events(given: Given, wanted: Wanted, *, follow: bool) -> int:
 
 
 def _follow(
-    source: Source, tail: Tail, wanted: Wanted, past: list[bytes], *, as_json: bool
+    source: Source, tail: Tail, filter: Filter, past: list[bytes], *, as_json: bool
 ) -> NoReturn:
     columns = Columns(TITLES, TYPICAL, *(cells(event) for event in _decoded(past)))
     if not as_json:
@@ -123,22 +125,27 @@ def _follow(
     known = set(past)
     while True:
         source.refresh()
-        fresh = [line for line in _fresh(tail, wanted) if line not in known]
+        with closing(Search(source.state_dir, filter)) as search:
+            lines = [line for line in tail.new_lines() if line not in known]
+            fresh = [line for line in lines if decode(line) is not None and search.fits(line)]
         known = set()
         _append(fresh, columns, as_json=as_json)
         time.sleep(source.look_seconds)
 
 
-def read_since(text: str | None) -> float | None:
-    """The moment from which on events are wanted.
+def since_terms(text: str | None) -> tuple[Term, ...]:
+    """What is not older than that.
 
     Raises:
         WrongUsage: the text is no time.
     """
+    if text is None:
+        return ()
     try:
-        return None if text is None else parse_since(text, time.time())
+        moment = Moment(round(parse_since(text, time.time()), 6))
     except ValueError as error:
         raise WrongUsage(f"--since: {error}") from None
+    return (Term(key="since", values=(moment,)),)
 
 
 def out_lines(lines: list[bytes]) -> None:
@@ -147,23 +154,14 @@ def out_lines(lines: list[bytes]) -> None:
         out(escape_line(line).decode())
 
 
-def _past(state_dir: Path, wanted: Wanted, since: float | None) -> list[bytes]:
+def _past(state_dir: Path, wanted: Wanted, filter: Filter) -> list[bytes]:
     with open_index(state_dir) as index:
-        return index.query(
-            trace_id=None if wanted.trace is None else whole_trace_id(index, wanted.trace.strip()),
-            event_type=wanted.event_type,
-            status=wanted.status,
-            server=wanted.server,
-            since=since,
-            limit=wanted.limit,
-        )
-
-
-def _fresh(tail: Tail, wanted: Wanted) -> Iterator[bytes]:
-    for line in tail.new_lines():
-        event = decode(line)
-        if event is not None and wanted.includes(event):
-            yield line
+        if wanted.trace is not None:
+            whole_trace_id(index, wanted.trace.strip())
+        page = index.page(None, filter, wanted.limit)
+    if not page.complete:
+        say(GIVEN_UP)
+    return page.lines
 
 
 def _decoded(lines: list[bytes]) -> Iterator[Event]:

@@ -56,7 +56,8 @@ def _out_lists(console: Console, heads: list[Text], bodies: list[list[Text]]) ->
         for head, text in zip(heads, body, strict=True):
             if text:
                 padding = " " * (width - head.cell_len) + GAP
-                console.print(head + Text(padding) + text, soft_wrap=True)
+                # Assembled: what is added to a text takes on its style.
+                console.print(Text.assemble(head, padding, text), soft_wrap=True)
         console.print()
 
 

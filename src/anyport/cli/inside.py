@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 from anyport.cli.caller import Hear, Line, Lost
 from anyport.protocol.conversation import Conversation
+from anyport.protocol.errors import Pause
 from anyport.protocol.front import Relay
 
 TRANSPORT: Final = "command"
@@ -61,7 +62,7 @@ class Inside:
         for frame in frames:
             self._hear(frame)
 
-    def end(self, frame: bytes, code: int | None = None) -> None:
+    def end(self, frame: bytes, code: int | None = None, pause: Pause | None = None) -> None:
         """An answer; whoever gets it may rely on what the journal says of it."""
         self._gateway.journal.flush()
         self._hear(frame)

@@ -4,7 +4,7 @@ No gateway is started for this. Old events and those of other writers are shown 
 are understood.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
@@ -13,9 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from anyport.cli.ending import CommandFailed
-from anyport.cli.render import milliseconds
-from anyport.record.index import QUERY_EVENTS_MAX, Index, IndexBusy
-from anyport.record.text import printable
+from anyport.cli.render import cell, milliseconds
+from anyport.record.counting import NAMED_BY_METHOD
+from anyport.record.filter_tree import Filter, Term, Text
+from anyport.record.index import QUERY_EVENTS_MAX, Index, IndexBusy, IndexLost
 from anyport.record.trace import normalise_trace_id
 
 TITLES: Final = ("TIME", "TYPE", "STATUS", "SERVER", "SUBJECT", "TOOK", "TRACE", "MESSAGE")
@@ -27,7 +28,19 @@ SHORT_ID_CHARS: Final = 8
 YEAR_CHARS: Final = len("2026-")
 """Left out: lines are narrow, and people ask about yesterday."""
 
-_SUBJECTS: Final = ("tool", "prompt", "uri")
+GIVEN_UP: Final = (
+    "only the newest part of the journal was searched for this text; narrow it with since: and"
+    " until:, or with other terms"
+)
+
+_SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(NAMED_BY_METHOD, ("method",)),
+    "gateway.session_started": ("client",),
+    "gateway.session_resumed": ("client",),
+    "gateway.hook_failed": ("hook",),
+    "gateway.hook_dropped": ("hook",),
+}
+_SUBJECT: Final = ("tool", "prompt", "uri")
 _MESSAGES: Final = ("line", "reason", "version")
 
 
@@ -62,8 +75,8 @@ class Event(msgspec.Struct, frozen=True):
 
     @property
     def subject(self) -> str:
-        """What it is about: a tool, a prompt or a resource."""
-        return _first(self.metadata, _SUBJECTS)
+        """What it is about: a tool, a prompt, a resource, a method, a hook or a client."""
+        return _first(self.metadata, _SUBJECTS.get(self.event_type, _SUBJECT))
 
     @property
     def message(self) -> str:
@@ -73,6 +86,16 @@ class Event(msgspec.Struct, frozen=True):
         return f"{self.error_message}{code}"
 
 
+def require_journal(state_dir: Path) -> None:
+    """See that something was recorded.
+
+    Raises:
+        CommandFailed: nothing was.
+    """
+    if not (state_dir / "events").is_dir():
+        raise CommandFailed(f"nothing has been recorded yet in {state_dir}")
+
+
 @contextmanager
 def open_index(state_dir: Path) -> Iterator[Index]:
     """The index of the journal below a state directory, up to date.
@@ -80,14 +103,18 @@ def open_index(state_dir: Path) -> Iterator[Index]:
     Raises:
         CommandFailed: there is no journal, or another process keeps the index to itself.
     """
-    if not (state_dir / "events").is_dir():
-        raise CommandFailed(f"nothing has been recorded yet in {state_dir}")
-    index = Index(state_dir)
+    require_journal(state_dir)
+    try:
+        index = Index(state_dir)
+    except IndexLost as error:
+        raise CommandFailed(str(error)) from None
     try:
         index.catch_up()
         yield index
     except IndexBusy:
         raise CommandFailed("another process is busy with the journal's index; try again") from None
+    except IndexLost as error:
+        raise CommandFailed(str(error)) from None
     finally:
         index.close()
 
@@ -104,8 +131,8 @@ def cells(event: Event, zone: tzinfo | None = None) -> tuple[str, ...]:
     """An event as a row of a table. Times are those of the zone, else the machine's."""
     moment = event.moment.astimezone(zone).replace(tzinfo=None)
     return tuple(
-        printable(cell)
-        for cell in (
+        cell(text)
+        for text in (
             moment.isoformat(" ", "milliseconds")[YEAR_CHARS:],
             event.event_type.removeprefix("gateway."),
             event.status,
@@ -118,22 +145,22 @@ def cells(event: Event, zone: tzinfo | None = None) -> tuple[str, ...]:
     )
 
 
-def same_trace(event: Event, trace_id: str) -> bool:
-    """Whether an event belongs to a trace, however its id is spelt; its first digits will do."""
-    spelt = normalise_trace_id(trace_id) or trace_id.strip().lower()
-    return (normalise_trace_id(event.trace_id) or event.trace_id).startswith(spelt)
+def term_of_trace(given: str) -> Term:
+    """What belongs to a trace, however its id is spelt; its first digits will do."""
+    spelt = normalise_trace_id(given) or given.strip().lower().replace("-", "")
+    return Term(key="trace", values=(Text(spelt),))
 
 
 def whole_trace_id(index: Index, given: str) -> str:
-    """The trace id that begins like this, as tables show it, among the newest events.
+    """The trace id that begins like this, as tables show it.
 
     Raises:
         CommandFailed: several begin like this.
     """
     if normalise_trace_id(given) is not None:
         return given
-    events = [decode(line) for line in index.query(limit=QUERY_EVENTS_MAX)]
-    found = {event.trace_id for event in events if event and same_trace(event, given)}
+    lines = index.query(Filter(terms=(term_of_trace(given),)), QUERY_EVENTS_MAX)
+    found = {event.trace_id for line in lines if (event := decode(line)) is not None}
     if len(found) > 1:
         raise CommandFailed(f"several traces begin with {given}: {', '.join(sorted(found))}")
     return found.pop() if found else given

@@ -4,12 +4,10 @@ What a command does stands in the file of its name, imported when it runs; so `a
 is quick. The options that all share come from `options.py`.
 """
 
-import os
 import sys
-from collections.abc import Callable
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any
 
 import click
 
@@ -17,70 +15,7 @@ from anyport import __version__
 from anyport.cli import options
 from anyport.cli.demo_server import EXAMPLE as DEMO_EXAMPLE
 from anyport.cli.ending import GOOD, guarded
-from anyport.config.faults import nearest
-
-NEXT_STEPS: Final = (
-    ("anyport check", "says what is configured: at first, a demo server"),
-    ("anyport tools", "lists the tools that a client would see"),
-    ("anyport serve", "serves them over HTTP, and says what to tell your client"),
-    ("anyport stdio", "is the command for a client that launches one"),
-)
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-_Decorator = Callable[[_F], _F]
-
-
-class Page(click.Command):
-    """A command whose help begins with an example that works."""
-
-    def __init__(self, *args: Any, example: str, **attributes: Any) -> None:
-        super().__init__(*args, **attributes)
-        self.example = example
-
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write(f"Example: {self.example}\n")
-        self.format_help_text(ctx, formatter)
-        formatter.write_paragraph()
-        self.format_usage(ctx, formatter)
-        self.format_options(ctx, formatter)
-        if any(parameter.name == "config" for parameter in self.params):
-            from anyport.cli.setup import default_places
-
-            formatter.write_paragraph()
-            formatter.write_text(f"Without {options.CONFIG.name}: {default_places(os.environ)}.")
-
-
-class Commands(click.Group):
-    """All of them; alone, it says what there is and what to do next."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        if self.get_command(ctx, name) is None and not name.startswith("-"):
-            near = nearest(name, self.commands)
-            hint = f"Did you mean '{near}'?" if near else "'anyport --help' lists the commands."
-            ctx.fail(f"There is no command '{name}'. {hint}")
-        return super().resolve_command(ctx, args)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args[:1] == ["help"]:
-            about = [word for word in args[1:2] if word != "help" and not word.startswith("-")]
-            args = [*about, "--help"]
-        name = args[0].partition("=")[0] if args else ""
-        if name in {option.name for option in options.SHARED}:
-            ctx.fail(f"{name} goes after the command, as in: anyport tools {name} ...")
-        return super().parse_args(ctx, args)
-
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write("Example: anyport tools\n\n")
-        formatter.write(f"Anyport {__version__}: many MCP servers behind one endpoint.\n")
-        with formatter.section("Commands"):
-            each = self.commands.items()
-            formatter.write_dl([(name, page.get_short_help_str(80)) for name, page in each])
-        with formatter.section("Next steps"):
-            formatter.write_dl(list(NEXT_STEPS))
-        formatter.write("\n'anyport help COMMAND' explains a command.\n")
+from anyport.cli.pages import Commands, FilterPage, Page, remote, shared
 
 
 def main(argv: list[str]) -> int:
@@ -105,43 +40,6 @@ def _run(argv: list[str]) -> int:
     return code if isinstance(code, int) else GOOD
 
 
-def shared(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the options that all share, as its first argument."""
-    return _with_given(command, options.SHARED)
-
-
-def remote(command: Callable[..., int]) -> Callable[..., int]:
-    """The same, for a command that can also ask a gateway that runs already."""
-    return _with_given(command, (*options.REMOTE, *options.SHARED))
-
-
-def _with_given(
-    command: Callable[..., int], known: tuple[options.Option, ...]
-) -> Callable[..., int]:
-    names = [option.name.removeprefix("--").replace("-", "_") for option in known]
-
-    @wraps(command)
-    def with_given(**said: Any) -> int:
-        given = options.Given(**{name: said.pop(name) for name in names})
-        return command(given, **said)
-
-    decorated: Callable[..., int] = with_given
-    for option in reversed(known):
-        if option.metavar:
-            paths = option in (options.CONFIG, options.STATE_DIR)
-            decorate: _Decorator[Callable[..., int]] = click.option(
-                option.name,
-                metavar=option.metavar,
-                multiple=option.repeatable,
-                type=click.Path(path_type=Path) if paths else str,
-                help=option.explained,
-            )
-        else:
-            decorate = click.option(option.name, is_flag=True, help=option.explained)
-        decorated = decorate(decorated)
-    return decorated
-
-
 @click.group(
     cls=Commands,
     invoke_without_command=True,
@@ -162,8 +60,9 @@ def commands(ctx: click.Context) -> None:
     type=click.IntRange(0, options.PORT_MAX),
     help=options.PORT.explained,
 )
+@click.option(options.UPGRADE.name, is_flag=True, help=options.UPGRADE.explained)
 @shared
-def serve(given: options.Given, host: str | None, port: int | None) -> int:
+def serve(given: options.Given, host: str | None, port: int | None, upgrade: bool) -> int:
     """Serve clients over HTTP.
 
     Says where it listens and what to tell a client. With --profile only that profile is served.
@@ -171,7 +70,7 @@ def serve(given: options.Given, host: str | None, port: int | None) -> int:
     """
     from anyport.cli.serve import serve
 
-    return serve(given, options.Listening(host=host, port=port))
+    return serve(given, options.Listening(host=host, port=port, upgrade=upgrade))
 
 
 @commands.command(cls=Page, example="anyport stdio")
@@ -186,13 +85,52 @@ def stdio(given: options.Given) -> int:
     return stdio(given)
 
 
-@commands.command(cls=Page, example="anyport check")
-@shared
-def check(given: options.Given) -> int:
-    """Say what is right and wrong with the configuration."""
+@commands.command(cls=Page, example="anyport check --diff")
+@click.option("--diff", is_flag=True, help="What a reload of the running gateway would change.")
+@remote
+def check(given: options.Given, diff: bool) -> int:
+    """Say what is right and wrong with the configuration.
+
+    With --diff, the running gateway is asked, at --url or at the address that the configuration
+    says; exit code 1 if a reload would change something.
+    """
+    if diff:
+        from anyport.cli.diff import diff as compare
+
+        return compare(given)
     from anyport.cli.check import check
 
     return check(given)
+
+
+@commands.command(cls=Page, example="anyport doctor")
+@click.option(
+    "--server", "servers", metavar="SLUG", multiple=True, help="Start only this server; repeatable."
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show also what is good.")
+@shared
+def doctor(given: options.Given, **wish: Any) -> int:
+    """Look for what is wrong, and say what mends it.
+
+    Looks at this machine, the configuration, the address to listen on, the state directory and
+    the files of clients, and starts every server to see what becomes of it. Changes nothing. The
+    exit code is 1 if something does not work.
+    """
+    from anyport.cli.doctor import Wish, doctor
+
+    return doctor(given, Wish(**wish))
+
+
+@commands.command(cls=Page, example="anyport reload")
+@remote
+def reload(given: options.Given) -> int:
+    """Have a running gateway take over its changed configuration.
+
+    Without --url: the gateway at the address that the configuration says.
+    """
+    from anyport.cli.reload import reload
+
+    return reload(given)
 
 
 @commands.command(cls=Page, example="anyport tools")
@@ -247,7 +185,22 @@ def status(given: options.Given, follow: bool) -> int:
     return status(given, follow=follow)
 
 
-@commands.command(cls=Page, example="anyport events --since 24h")
+@commands.command(cls=Page, example="anyport why demo__add")
+@click.argument("name")
+@remote
+def why(given: options.Given, name: str) -> int:
+    """Say why a tool is there for a client, or is not.
+
+    NAME is a tool, prompt or resource as clients or its server know it, server/tool, or a server.
+    The exit code is 1 if it is not there.
+    """
+    from anyport.cli.why import why
+
+    return why(given, name)
+
+
+@commands.command(cls=FilterPage, example="anyport events --since 24h")
+@click.argument("words", metavar="[FILTER]...", nargs=-1)
 @click.option("--type", "event_type", metavar="TYPE", help="Only this type, such as tool_call.")
 @click.option(
     "--status", metavar="STATUS", help="Only pending, success, failure, cancelled or timeout."
@@ -256,6 +209,7 @@ def status(given: options.Given, follow: bool) -> int:
 @click.option("--trace", metavar="ID", help="Only this trace; its first digits will do.")
 @click.option("--server", metavar="SLUG", help="Only this server.")
 @click.option(
+    "-n",
     "--limit",
     metavar="N",
     type=click.IntRange(1, 1000),
@@ -271,28 +225,157 @@ def events(given: options.Given, follow: bool, **wanted: Any) -> int:
     return events(given, Wanted(**wanted).judged(), follow=follow)
 
 
-@commands.command(cls=Page, example="anyport trace 4bf92f3577b34da6a3ce929d0e0e4736")
+@commands.command(cls=FilterPage, example="anyport trace 4bf92f3577b34da6a3ce929d0e0e4736")
 @click.argument("trace_id", metavar="ID")
+@click.argument("words", metavar="[FILTER]...", nargs=-1)
 @remote
-def trace(given: options.Given, trace_id: str) -> int:
+def trace(given: options.Given, trace_id: str, words: tuple[str, ...]) -> int:
     """Show everything that belongs to one trace.
 
     The first digits of ID will do, as 'anyport events' shows them.
     """
     from anyport.cli.trace import trace
 
-    return trace(given, trace_id)
+    return trace(given, trace_id, words)
 
 
-@commands.command(cls=Page, example="anyport stats --since 7d")
+@commands.command(cls=FilterPage, example="anyport stats --since 7d")
+@click.argument("words", metavar="[FILTER]...", nargs=-1)
 @click.option("--since", metavar="WHEN", help="Not before: 15m, 24h, 7d, or an ISO time.")
 @click.option("--server", metavar="SLUG", help="Only this server.")
 @remote
-def stats(given: options.Given, since: str | None, server: str | None) -> int:
+def stats(
+    given: options.Given, words: tuple[str, ...], since: str | None, server: str | None
+) -> int:
     """Count calls and failures, and how long calls took."""
     from anyport.cli.stats import stats
 
-    return stats(given, since=since, server=server)
+    return stats(given, words, since=since, server=server)
+
+
+@commands.command(cls=FilterPage, example="anyport traffic server:github status:error since:1h")
+@click.argument("words", metavar="[FILTER]...", nargs=-1)
+@click.option(
+    "-n",
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1, 1000),
+    default=50,
+    help="At most so many, the newest: 1 to 1000, by default 50.",
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on with new traffic as it comes.")
+@remote
+def traffic(given: options.Given, words: tuple[str, ...], limit: int, follow: bool) -> int:
+    """Show every exchange between clients and servers.
+
+    One line for each: who asked whom for what, how that ended, how long it took and whose time
+    that was, how much was said.
+    """
+    from anyport.cli.traffic import traffic
+
+    return traffic(given, words, limit=limit, follow=follow)
+
+
+@commands.command(cls=Page, example="anyport show 00f067aa")
+@click.argument("asked", metavar="ID")
+@click.option("--full", is_flag=True, help="All of every payload, however long.")
+@remote
+def show(given: options.Given, asked: str, full: bool) -> int:
+    """Show one exchange with both its sides, or all of a trace.
+
+    The first digits of ID will do, as 'anyport traffic' shows them.
+    """
+    from anyport.cli.show import show
+
+    return show(given, asked, full=full)
+
+
+@commands.command(cls=FilterPage, example="anyport export since:24h --format har -o day.har")
+@click.argument("words", metavar="[FILTER]...", nargs=-1)
+@click.option(
+    "--format",
+    "form",
+    metavar="FORMAT",
+    type=click.Choice(["jsonl", "har"]),
+    default="jsonl",
+    help="jsonl, or har for what travelled over HTTP.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write to this file; else to standard output.",
+)
+@remote
+def export(given: options.Given, words: tuple[str, ...], form: str, output: Path | None) -> int:
+    """Write what was recorded, for other programs."""
+    from anyport.cli.export import export
+
+    return export(given, words, form=form, output=output)
+
+
+@commands.command(cls=FilterPage, example="anyport erase principal:alice --yes")
+@click.argument("words", metavar="[FILTER]...", nargs=-1)
+@click.option("--yes", is_flag=True, help="Do it; without this it is only told.")
+@shared
+def erase(given: options.Given, words: tuple[str, ...], yes: bool) -> int:
+    """Erase what was said, and keep that it was said.
+
+    Takes the payloads of every exchange that matches out of the record. The journal stays whole.
+    """
+    from anyport.cli.erase import erase
+
+    return erase(given, words, yes=yes)
+
+
+@commands.command(cls=FilterPage, example="anyport replay 00f067aa --set title=Again")
+@click.argument("words", metavar="[ID | FILTER | PATH]...", nargs=-1)
+@click.option("--server", metavar="SLUG", help="Send it to this server, with no gateway between.")
+@click.option("--set", "edits", metavar="KEY=VALUE", multiple=True, help="Change an argument.")
+@click.option("--args", "document", metavar="JSON", help="Arguments in place of the recorded ones.")
+@click.option("--expect", "strict", is_flag=True, help="Every answer must be as expected.")
+@click.option("--yes", is_flag=True, help="Ask nothing before a tool is called that may do harm.")
+@remote
+def replay(given: options.Given, **wish: Any) -> int:
+    """Send again what was recorded, and compare the answers.
+
+    PATH is an export, or files of requests with the answers that are expected. Sent to the server
+    that was asked before, or to --server, --profile or --url. The exit code is 1 if an answer is
+    not the same.
+    """
+    from anyport.cli.replay import Wish, replay
+
+    return replay(given, Wish(**wish))
+
+
+@commands.command(cls=FilterPage, example="anyport lint server:github since:24h")
+@click.argument("words", metavar="[FILTER | FILE]...", nargs=-1)
+@remote
+def lint(given: options.Given, words: tuple[str, ...]) -> int:
+    """Say where recorded traffic breaks the rules of MCP.
+
+    FILE is an export, or a file of JSON-RPC messages, one a line. The exit code is 1 if a rule is
+    broken that must not be.
+    """
+    from anyport.cli.lint import lint
+
+    return lint(given, words)
+
+
+@commands.command(cls=Page, example="anyport verify")
+@click.option("--head", metavar="HEAD", help="A record that must be there, as told here before.")
+@click.option("--key", metavar="KEY", help="The public key of the signer; else the one kept here.")
+@shared
+def verify(given: options.Given, head: str | None, key: str | None) -> int:
+    """Say whether the journal is as it was written.
+
+    Names the first record that was changed, removed or put in. The exit code is 1 if there is
+    one.
+    """
+    from anyport.cli.verify import verify
+
+    return verify(given, head=head, key=key)
 
 
 @commands.command(

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from anyport.cli.caller import Ask, Caller, Tell
@@ -110,7 +110,9 @@ async def occasion(
     log_level: str | None = None,
 ) -> AsyncIterator[Occasion]:
     """A gateway for the time of a block; its servers are starting when the block begins."""
-    async with Gateway(setup.config, setup.state_dir, sole=True) as gateway:
+    # Whoever runs the command sees what happens: nobody else needs to be told.
+    config = replace(setup.config, hooks=())
+    async with Gateway(config, setup.state_dir, sole=True) as gateway:
         connect = inside(gateway, setup.profile)
         caller = Caller(connect, ask=ask, on_log=on_log, log_level=log_level)
         await caller.open()
@@ -127,12 +129,12 @@ def settled(server: Server) -> bool:
     """Whether waiting longer for this server is pointless."""
     if server.listed or server.obstacle is not None:
         return True
-    return server.state in (State.BROKEN, State.STOPPED)
+    return server.state in (State.BROKEN, State.IDLE, State.STOPPED)
 
 
 def describe_trouble(server: Server) -> str | None:
-    """Why a server's tools are missing or old; None for one that runs or is switched off."""
-    if server.config.disabled:
+    """Why a server's tools are missing or old; None for one that runs, rests or is switched off."""
+    if server.config.disabled or server.state is State.IDLE:
         return None
     if server.state is State.STARTING:
         return f"has not started in {SETTLE_SECONDS_MAX:g} s"

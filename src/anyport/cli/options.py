@@ -70,6 +70,12 @@ PORT: Final = Option(
 )
 
 
+UPGRADE: Final = Option(
+    name="--upgrade",
+    explained="Take over from the gateway that runs there, if one does.",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
     """What a command line says with these options."""
@@ -95,17 +101,20 @@ class Listening:
 
     host: str | None = None
     port: int | None = None
+    upgrade: bool = False
+    """In place of the gateway that does so now."""
 
 
 def read_plain_serve(argv: Sequence[str]) -> tuple[Given, Listening] | None:
-    """The same for `serve`, which has two options more."""
-    said = _read(argv, (*SHARED, HOST, PORT))
+    """The same for `serve`, which has three options more."""
+    said = _read(argv, (*SHARED, HOST, PORT, UPGRADE))
     if said is None:
         return None
     host, port = _last(said[HOST.name]), _last(said[PORT.name])
     if port is not None and not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
         return None
-    return _given(said), Listening(host=host, port=None if port is None else int(port))
+    number = None if port is None else int(port)
+    return _given(said), Listening(host=host, port=number, upgrade=bool(said[UPGRADE.name]))
 
 
 def _read(argv: Sequence[str], options: Sequence[Option]) -> dict[str, list[str]] | None:

@@ -65,8 +65,8 @@ def is_undecided(server: Server) -> bool:
 
 
 def trouble(server: Server) -> str | None:
-    """Why a server does not run; None for one that does, or is switched off."""
-    if server.config.disabled or server.state is State.READY:
+    """Why a server does not run; None for one that does, or rests, or is switched off."""
+    if server.config.disabled or server.state in (State.READY, State.IDLE):
         return None
     if is_undecided(server):
         return "is still starting"

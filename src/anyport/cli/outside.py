@@ -85,6 +85,8 @@ class Outside:
 class _Post:
     """Takes the reply to one frame."""
 
+    waits = None
+
     def __init__(
         self, outside: Outside, on_lost: Lost | None, begun: "asyncio.Future[None] | None"
     ) -> None:

@@ -23,6 +23,9 @@ WORDS_CHARS_MAX: Final = 300
 PROBLEM: Final = "application/problem+json"
 """How our gateway words what it cannot answer; others hardly do."""
 
+PAGE_SECONDS_MAX: Final = 30.0
+"""For one page of a gateway: a reload may have to wait for servers, a search for the disk."""
+
 NOT_TELLING: Final = frozenset({401, 403})
 """Refusals that do not tell who refuses."""
 
@@ -52,10 +55,25 @@ class Reach:
         Raises:
             CommandFailed: there is none.
         """
+        return await self._page(self.target.head("GET", path, Accept="application/json"), None)
+
+    async def post(self, path: str) -> bytes:
+        """Have the gateway do something; what it says of it, which is JSON.
+
+        Raises:
+            CommandFailed: it does not, and says why.
+        """
+        return await self._page(self.target.head("POST", path, Accept="application/json"), b"")
+
+    async def _page(self, head: bytes, content: bytes | None) -> bytes:
         page = _Page(self.target)
-        self.send(self.target.head("GET", path, Accept="application/json"), None, page)
+        self.send(head, content, page)
         try:
-            body = await page.body
+            async with asyncio.timeout(PAGE_SECONDS_MAX):
+                body = await page.body
+        except TimeoutError:
+            words = f"it did not answer within {PAGE_SECONDS_MAX:g} s; is it stopped, or very busy?"
+            raise CommandFailed(f"{self.target.place.origin}: {words}") from None
         finally:
             self.give_up(page)
         if isinstance(body, CommandFailed):
@@ -69,6 +87,8 @@ class Reach:
 
 class _Page:
     """Takes one reply."""
+
+    waits = None
 
     def __init__(self, target: Target) -> None:
         self.line: Line | None = None

@@ -10,6 +10,7 @@ from anyport.cli.ending import say
 from anyport.cli.options import Given
 from anyport.config.load import FILE_NAMES, demo_config, find, load
 from anyport.config.schema import Config
+from anyport.gateway.hooks_judge import judge_filter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +57,16 @@ def read_config(given: Given, environ: Mapping[str, str], cwd: Path) -> Config:
     Raises:
         ConfigError: a file cannot be used.
     """
-    files = list(given.config)
-    if not files:
-        found = find(cwd, places.user_config_dir(environ))
-        files = [] if found is None else [found]
-    return load(files, environ) if files else demo_config()
+    files = config_files(given, environ, cwd)
+    return load(files, environ, judge_filter) if files else demo_config()
+
+
+def config_files(given: Given, environ: Mapping[str, str], cwd: Path) -> tuple[Path, ...]:
+    """The files that were named, or else the one found."""
+    if given.config:
+        return given.config
+    found = find(cwd, places.user_config_dir(environ))
+    return () if found is None else (found,)
 
 
 def nothing_found(environ: Mapping[str, str]) -> str:

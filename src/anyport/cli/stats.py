@@ -5,40 +5,49 @@ from typing import Final
 
 from anyport.cli.copied import COPIED_EVENTS_MAX, journal
 from anyport.cli.ending import GOOD, say
-from anyport.cli.events import read_since
-from anyport.cli.journal import open_index
+from anyport.cli.events import since_terms
+from anyport.cli.journal import GIVEN_UP, open_index
 from anyport.cli.options import Given
+from anyport.cli.recorded import Asked
 from anyport.cli.render import milliseconds, out_json, table
 from anyport.cli.tools import GATEWAY_ITSELF
+from anyport.record.counting import Stat
 from anyport.record.event import ENDINGS, KINDS
-from anyport.record.index import Stat
+from anyport.record.filter_tree import Filter, Term, Text
 
 TITLES: Final = (
     "SERVER", "KIND", "SUBJECT", "CALLS", "FAILED", "CANCELLED", "MEAN", "P50", "P95",
 )  # fmt: skip
 NUMBERS: Final = TITLES[3:]
 FAILURES: Final = ("failure", "timeout")
+_CALLS: Final = Term(
+    key="type", values=tuple(Text(kind) for kind, about in KINDS.items() if about.paired)
+)
+"""Only what begins and ends has a duration worth counting."""
 
 
-def stats(given: Given, *, since: str | None, server: str | None) -> int:
+def stats(given: Given, words: tuple[str, ...], *, since: str | None, server: str | None) -> int:
     """Show the statistics; the exit code."""
-    earliest = read_since(since)
-    with journal(given, {"since": since}) as source, open_index(source.state_dir) as index:
-        found = [stat for stat in index.stats(earliest) if _is_wanted(stat, server)]
+    terms = [*Asked(words).filter.terms, *since_terms(since)]
+    if server is not None:
+        terms.append(Term(key="server", values=(Text(server),)))
+    if not any(term.key == "type" and not term.negated for term in terms):
+        terms.append(_CALLS)
+    filter = Filter(terms=tuple(terms))
+    question = {"filter": str(filter)}
+    with journal(given, question) as source, open_index(source.state_dir) as index:
+        counted = index.stats(source.to_sort_out(filter))
     if not source.complete:
         say(f"only the newest {COPIED_EVENTS_MAX} events are counted; narrow it with --since")
+    if not counted.complete:
+        say(GIVEN_UP)
+    found = counted.rows
     if given.json:
         out_json([asdict(stat) for stat in found])
         return GOOD
     found.sort(key=lambda stat: (stat.server or "", stat.event_type, -_count(stat, ENDINGS)))
     table(TITLES, [_row(stat) for stat in found], whole=NUMBERS)
     return GOOD
-
-
-def _is_wanted(stat: Stat, server: str | None) -> bool:
-    """Only what begins and ends has a duration worth counting."""
-    calls = {kind for kind, about in KINDS.items() if about.paired}
-    return stat.event_type in calls and (server is None or stat.server == server)
 
 
 def _row(stat: Stat) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What signals ask of a gateway that serves: the first to finish, the second to stop at once.
+"""What asks a gateway that serves to stop: a signal to finish, a second one to stop at once.
 
 Knows nothing of what there is to finish.
 """
@@ -38,6 +38,15 @@ class Stopping:
         else:
             self._first.set_result(INTERRUPTED if interrupted else GOOD)
 
+    def ask(self) -> None:
+        """Something else than a signal asks us to finish, and does not count as one."""
+        if not self._first.done():
+            self._first.set_result(GOOD)
+
+    def when_asked(self, act: Callable[[], None]) -> None:
+        """Do something as soon as we are asked to finish."""
+        self._first.add_done_callback(lambda _: act())
+
     async def wait_asked(self) -> int:
-        """Wait for the first signal; the exit code once everything is finished."""
+        """Wait until we are asked to finish; the exit code once everything is finished."""
         return await asyncio.shield(self._first)

@@ -6,21 +6,27 @@ from typing import Final
 from anyport.cli.copied import journal
 from anyport.cli.ending import GOOD, CommandFailed
 from anyport.cli.events import out_lines
-from anyport.cli.journal import Event, decode, open_index, whole_trace_id
+from anyport.cli.journal import Event, decode, open_index, term_of_trace, whole_trace_id
 from anyport.cli.options import Given
+from anyport.cli.recorded import Asked
 from anyport.cli.render import milliseconds, out, table
+from anyport.record.filter_tree import Filter
 from anyport.record.text import printable
-from anyport.record.trace import normalise_trace_id
 
 TITLES: Final = ("AT", "TYPE", "STATUS", "SERVER", "SUBJECT", "TOOK", "MESSAGE")
 WHOLE: Final = ("AT", "STATUS", "TOOK")
 
 
-def trace(given: Given, trace_id: str) -> int:
-    """Show the timeline of a trace; the exit code."""
-    question = {"trace_id": normalise_trace_id(trace_id)}
-    with journal(given, question) as source, open_index(source.state_dir) as index:
-        lines = index.trace(whole_trace_id(index, trace_id.strip()))
+def trace(given: Given, trace_id: str, words: tuple[str, ...]) -> int:
+    """Show the timeline of a trace, or what of it matches a filter; the exit code."""
+    filter = Asked(words).filter
+    question = Filter(terms=(term_of_trace(trace_id), *filter.terms))
+    with (
+        journal(given, {"filter": str(question)}) as source,
+        open_index(source.state_dir) as index,
+    ):
+        whole = whole_trace_id(index, trace_id.strip())
+        lines = index.trace(whole, source.to_sort_out(filter))
     if not lines:
         raise CommandFailed(f"there is no event of the trace {trace_id}")
     if given.json:

@@ -242,18 +242,19 @@ async def _named_profiles(reach: Reach, error: NotThere) -> CommandFailed:
         profiles = await profiles_at(reach)
     except CommandFailed:
         return error
-    named = _profile_of(reach.target)
+    named = profile_of(reach.target)
     asked = "no profile is named" if named is None else f"there is no profile '{named}'"
     return CommandFailed(f"{asked} at {reach.target}; the profiles are: {', '.join(profiles)}")
 
 
 def _meant(target: Target, profiles: list[str]) -> str:
     """The profile at the endpoint; `/mcp` itself is the default one, or the only one there is."""
-    named = _profile_of(target)
+    named = profile_of(target)
     return named or (profiles[0] if len(profiles) == 1 else DEFAULT_PROFILE)
 
 
-def _profile_of(target: Target) -> str | None:
+def profile_of(target: Target) -> str | None:
+    """The profile that an endpoint names."""
     _, _, name = target.place.target.removeprefix(target.root).removeprefix("/mcp").partition("/")
     return unquote(name) or None
 

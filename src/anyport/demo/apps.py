@@ -8,6 +8,7 @@ from typing import Final
 
 from anyport.demo import content
 from anyport.demo.calls import Call, Tool
+from anyport.demo.listing import READ_ONLY, descriptor
 from anyport.demo.revisions import Json
 
 EXTENSION: Final = "io.modelcontextprotocol/ui"
@@ -63,21 +64,11 @@ def _throw(_call: Call, given: Json) -> Json:
 
 
 def _tool(name: str, says: str, ui: Json) -> Tool:
-    return Tool(
-        descriptor={
-            "name": name,
-            "title": name.replace("_", " ").capitalize(),
-            "description": says,
-            "inputSchema": {
-                "type": "object",
-                "properties": {"faces": {"type": "integer", "default": 6, "minimum": 2}},
-            },
-            "annotations": {"readOnlyHint": True, "openWorldHint": False},
-            # Hosts of the first days look for the flat one.
-            "_meta": {"ui": {"resourceUri": VIEW, **ui}, "ui/resourceUri": VIEW},
-        },
-        run=_throw,
-    )
+    faces = {"type": "integer", "default": 6, "minimum": 2}
+    schema = {"type": "object", "properties": {"faces": faces}}
+    # Hosts of the first days look for the flat one.
+    about = {"ui": {"resourceUri": VIEW, **ui}, "ui/resourceUri": VIEW}
+    return Tool(descriptor=descriptor(name, says, schema, READ_ONLY, _meta=about), run=_throw)
 
 
 APP_TOOLS: Final = {

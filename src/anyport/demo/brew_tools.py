@@ -9,6 +9,7 @@ from anyport.demo import content, questions
 from anyport.demo.brew import Brew
 from anyport.demo.calls import Call, Tool
 from anyport.demo.faults import Fault, Unanswered
+from anyport.demo.listing import READ_ONLY, descriptor
 from anyport.demo.revisions import Json
 
 CUPS_MAX: Final = 1000  # Bounds the steps that are taken at once when somebody waits for the end.
@@ -38,18 +39,11 @@ async def _brew(call: Call, given: Json) -> Json:
 
 
 def _tool(name: str, says: str, support: str) -> Tool:
+    given = {"cups": _CUPS, "ask": _NO, "fail": _NO, "broken": _NO, "hold": _NO}
+    schema = {"type": "object", "properties": given}
+    execution = {"taskSupport": support}
     return Tool(
-        descriptor={
-            "name": name,
-            "title": name.replace("_", " ").capitalize(),
-            "description": says,
-            "inputSchema": {
-                "type": "object",
-                "properties": {"cups": _CUPS, "ask": _NO, "fail": _NO, "broken": _NO, "hold": _NO},
-            },
-            "annotations": {"readOnlyHint": True, "openWorldHint": False},
-            "execution": {"taskSupport": support},
-        },
+        descriptor=descriptor(name, says, schema, READ_ONLY, execution=execution),
         run=_brew,
         begin=lambda call, given: call.start_task(Brew(**given)),
     )

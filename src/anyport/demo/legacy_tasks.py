@@ -72,8 +72,9 @@ class LegacyTasks:
         return {"task": _words(task), "_meta": {MEANWHILE_KEY: "The kettle is on."}}
 
     def hang_up(self) -> None:
-        """Nobody will look any more."""
+        """Nobody will look any more, nor is there to be told."""
         for task in self._tasks.all():
+            task.watchers.clear()
             task.cancel()
 
     def _get(self, _call: Call, params: Json) -> Json:

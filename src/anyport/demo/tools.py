@@ -25,6 +25,7 @@ from anyport.demo.faults import (
     object_member,
     string_member,
 )
+from anyport.demo.listing import CHANGES, DESTROYS, READ_ONLY, descriptor
 from anyport.demo.paging import page
 from anyport.demo.resources import COUNTER, GREETING_RESOURCE, ICON, greeting, touch
 from anyport.demo.revisions import Json
@@ -34,9 +35,6 @@ TEXT_BYTES_MAX: Final = 64 * 1024 * 1024  # Enough to pass any sensible limit on
 WAIT_SECONDS_MAX: Final = 3600  # A forgotten call must not keep the process for ever.
 STEPS_MAX: Final = 10_000  # Bounds the progress messages that one call can cause.
 
-_READ_ONLY: Final = {"readOnlyHint": True, "openWorldHint": False}
-_CHANGES: Final = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False}
-_DESTROYS: Final = {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": False}
 _STRING: Final[Json] = {"type": "string"}
 _GROWN: Final = "grown_"
 
@@ -91,14 +89,8 @@ def _tool(
         required = [key for key, rule in rules if "default" not in rule and key not in optional]
         if required:
             schema["required"] = required
-        descriptor: Json = {
-            "name": name,
-            "title": name.replace("_", " ").capitalize(),
-            "description": says,
-            "inputSchema": schema,
-            "annotations": hints,
-        }
-        TOOLS[name] = Tool(descriptor={**descriptor, **(more or {})}, run=run)
+        listed = descriptor(name, says, schema, hints, **(more or {}))
+        TOOLS[name] = Tool(descriptor=listed, run=run)
         return run
 
     return offer
@@ -107,7 +99,7 @@ def _tool(
 @_tool(
     "echo",
     "Gives the text back.",
-    _READ_ONLY,
+    READ_ONLY,
     {"text": _STRING},
     more={"_meta": {"demo.anyport/kind": "text"}},
 )
@@ -118,7 +110,7 @@ def _echo(_call: Call, given: Json) -> Json:
 @_tool(
     "add",
     "Adds two numbers.",
-    _READ_ONLY,
+    READ_ONLY,
     {"a": {"type": "number"}, "b": {"type": "number"}},
     more={
         "outputSchema": {
@@ -138,7 +130,7 @@ def _add(call: Call, given: Json) -> Json:
 @_tool(
     "fail",
     "Fails, as a tool does: with a result that says so.",
-    _READ_ONLY,
+    READ_ONLY,
     {"message": {"type": "string", "default": "This tool always fails."}},
 )
 def _fail(_call: Call, given: Json) -> Json:
@@ -148,7 +140,7 @@ def _fail(_call: Call, given: Json) -> Json:
 @_tool(
     "error",
     "Fails, as a server does: with a JSON-RPC error of your choice.",
-    _READ_ONLY,
+    READ_ONLY,
     {
         "code": {"type": "integer", "default": 4001},
         "message": {"type": "string", "default": "This tool always answers with an error."},
@@ -163,7 +155,7 @@ def _error(_call: Call, given: Json) -> NoReturn:
 @_tool(
     "slow",
     "Takes its time, and reports progress to those who ask for it.",
-    _READ_ONLY,
+    READ_ONLY,
     {
         "seconds": {"type": "number", "default": 1, "minimum": 0, "maximum": WAIT_SECONDS_MAX},
         "steps": {"type": "integer", "default": 5, "minimum": 1, "maximum": STEPS_MAX},
@@ -183,17 +175,17 @@ async def _slow(call: Call, given: Json) -> Json:
     return content.result(content.text(f"Done after {steps} steps."))
 
 
-@_tool("image", "Shows a picture.", _READ_ONLY, more={"icons": [ICON]})
+@_tool("image", "Shows a picture.", READ_ONLY, more={"icons": [ICON]})
 def _image(_call: Call, _given: Json) -> Json:
     return content.result(content.image())
 
 
-@_tool("audio", "Plays a sound.", _READ_ONLY)
+@_tool("audio", "Plays a sound.", READ_ONLY)
 def _audio(call: Call, _given: Json) -> Json:
     return content.result(content.audio(call.revision))
 
 
-@_tool("everything_content", "Answers with every kind of content but sound.", _READ_ONLY)
+@_tool("everything_content", "Answers with every kind of content but sound.", READ_ONLY)
 def _everything_content(call: Call, _given: Json) -> Json:
     blocks = [content.text("Every kind of content:"), content.image()]
     if "resource_link" in call.revision.content:
@@ -205,7 +197,7 @@ def _everything_content(call: Call, _given: Json) -> Json:
 @_tool(
     "elicit",
     "Asks the user to fill in a form or to visit a page, and reports the answer.",
-    _READ_ONLY,
+    READ_ONLY,
     {"kind": {"type": "string", "enum": ["form", "url"], "default": "form"}},
 )
 async def _elicit(call: Call, given: Json) -> Json:
@@ -226,14 +218,14 @@ async def _elicit(call: Call, given: Json) -> Json:
 @_tool(
     "sample",
     "Asks the client's model to answer a prompt, and reports the answer.",
-    _READ_ONLY,
+    READ_ONLY,
     {"prompt": _STRING},
 )
 async def _sample(call: Call, given: Json) -> Json:
     return await _ask_and_report(call, questions.sampling(given["prompt"]), "content")
 
 
-@_tool("roots", "Asks the client for its roots, and reports them.", _READ_ONLY)
+@_tool("roots", "Asks the client for its roots, and reports them.", READ_ONLY)
 async def _roots(call: Call, _given: Json) -> Json:
     return await _ask_and_report(call, questions.roots(), "roots")
 
@@ -241,7 +233,7 @@ async def _roots(call: Call, _given: Json) -> Json:
 @_tool(
     "consult",
     "Asks the user, the model or the roots about a text, and tells of it in logs and progress.",
-    _READ_ONLY,
+    READ_ONLY,
     {
         "text": _STRING,
         "whom": {"type": "string", "enum": ["user", "model", "roots", "nobody"]},
@@ -280,7 +272,7 @@ async def _ask_and_report(call: Call, question: Question, member: str) -> Json:
 @_tool(
     "log",
     "Writes a log message, which arrives if the client wants that level.",
-    _READ_ONLY,
+    READ_ONLY,
     {"level": {"type": "string", "enum": list(LEVELS)}, "text": _STRING},
 )
 def _log(call: Call, given: Json) -> Json:
@@ -291,7 +283,7 @@ def _log(call: Call, given: Json) -> Json:
 @_tool(
     "big",
     "Answers with a text of that many bytes.",
-    _READ_ONLY,
+    READ_ONLY,
     {"bytes": {"type": "integer", "minimum": 0, "maximum": TEXT_BYTES_MAX}},
 )
 def _big(_call: Call, given: Json) -> Json:
@@ -302,7 +294,7 @@ def _big(_call: Call, given: Json) -> Json:
 @_tool(
     "touch",
     "Changes the counter or an item, and tells its subscribers.",
-    _CHANGES,
+    CHANGES,
     {"uri": {"type": "string", "default": COUNTER}},
 )
 def _touch(call: Call, given: Json) -> Json:
@@ -312,7 +304,7 @@ def _touch(call: Call, given: Json) -> Json:
     return content.result(content.text(f"{given['uri']} is now at version {version}."))
 
 
-@_tool("grow", "Adds a tool, and tells that the list has changed.", _CHANGES)
+@_tool("grow", "Adds a tool, and tells that the list has changed.", CHANGES)
 def _grow(call: Call, _given: Json) -> Json:
     name = f"{_GROWN}{len(_grown(call.world)) + 1}"
     call.world.tools[name] = _filler(name)
@@ -320,7 +312,7 @@ def _grow(call: Call, _given: Json) -> Json:
     return content.result(content.text(f"Added {name}."))
 
 
-@_tool("shrink", "Removes the tool that was added last.", _DESTROYS)
+@_tool("shrink", "Removes the tool that was added last.", DESTROYS)
 def _shrink(call: Call, _given: Json) -> Json:
     grown = _grown(call.world)
     if not grown:
@@ -333,7 +325,7 @@ def _shrink(call: Call, _given: Json) -> Json:
 @_tool(
     "env",
     "Tells the value of an environment variable of the server.",
-    _READ_ONLY,
+    READ_ONLY,
     {"name": _STRING},
     more={
         "outputSchema": {
@@ -354,7 +346,7 @@ def _env(call: Call, given: Json) -> Json:
 @_tool(
     "exit",
     "Ends the server without an answer, as a crash does.",
-    _DESTROYS,
+    DESTROYS,
     {"code": {"type": "integer", "default": 1, "minimum": 0, "maximum": 255}},
 )
 def _exit(_call: Call, given: Json) -> NoReturn:
@@ -362,7 +354,7 @@ def _exit(_call: Call, given: Json) -> NoReturn:
     os._exit(given["code"])
 
 
-@_tool("stderr", "Writes a line to the server's standard error.", _READ_ONLY, {"text": _STRING})
+@_tool("stderr", "Writes a line to the server's standard error.", READ_ONLY, {"text": _STRING})
 def _stderr(_call: Call, given: Json) -> Json:
     say(given["text"])
     return content.result(content.text("Written."))
@@ -371,7 +363,7 @@ def _stderr(_call: Call, given: Json) -> Json:
 @_tool(
     "regional",
     "Says which region and shard it was called for, which travel in headers, too, over HTTP.",
-    _READ_ONLY,
+    READ_ONLY,
     {
         "region": {"type": "string", "x-mcp-header": "Region"},
         "shard": {"type": "integer", "x-mcp-header": "Shard"},
@@ -389,7 +381,7 @@ def _filler(name: str) -> Tool:
             "name": name,
             "description": "Says its own name.",
             "inputSchema": {"type": "object", "properties": {}},
-            "annotations": _READ_ONLY,
+            "annotations": READ_ONLY,
         },
         run=lambda _call, _given: content.result(content.text(name)),
     )

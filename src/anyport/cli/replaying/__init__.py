@@ -1,0 +1,1 @@
+"""What was said before, said again, and compared."""
