@@ -16,7 +16,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-WAIT_SECONDS: Final = 60.0
+from tests.rig.scale import scaled
+
+WAIT_SECONDS: Final = scaled(60.0, full=900.0)
 """Far more than anything takes; only a hang reaches it."""
 
 DEMO: Final = [sys.executable, "-m", "anyport", "demo-server"]

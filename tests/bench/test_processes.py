@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.processes import StartFailed, cpu_seconds, free_port, rss_kilobytes, start, tree
-from tests.reliability.probe import eventually
+from tests.rig.probe import eventually
 
 PARENT = """
 import socket, subprocess, sys

@@ -37,6 +37,8 @@ class Excuse:
     check: str
     why: str
     """One sentence: what in the suite itself makes a gateway fail."""
+    unsteady: bool = False
+    """Whether it passes where the machine is slow enough."""
 
 
 def read_baseline() -> Mapping[str, Passing]:
@@ -87,7 +89,17 @@ def tally(findings: Findings) -> dict[str, dict[str, int]]:
     return {scenario: _tally(checks) for scenario, checks in sorted(findings.items())}
 
 
-def judge(expected: Tally, found: Sequence[Check], excused: Set[str]) -> list[str]:
+def unsteady(excuses: Iterable[Excuse]) -> list[Excuse]:
+    """Those of checks that pass now and then."""
+    return [excuse for excuse in excuses if excuse.unsteady]
+
+
+def judge(
+    expected: Tally,
+    found: Sequence[Check],
+    excused: Set[str],
+    unsteady: Set[str] = frozenset(),
+) -> list[str]:
     """What is wrong with a scenario, a line for each check; nothing, if nothing is."""
     faults = _faults(expected, found)
     needed = {pattern for pattern in excused if fnmatch.filter(faults, pattern)}
@@ -95,7 +107,10 @@ def judge(expected: Tally, found: Sequence[Check], excused: Set[str]) -> list[st
         f"{check}: {why}"
         for check, why in faults.items()
         if not any(fnmatchcase(check, pattern) for pattern in needed)
-    ] + [f"{pattern}: passes, yet is listed as an exception" for pattern in excused - needed]
+    ] + [
+        f"{pattern}: passes, yet is listed as an exception"
+        for pattern in excused - needed - unsteady
+    ]
 
 
 _BAD: Final = frozenset({"FAILURE", "WARNING"})

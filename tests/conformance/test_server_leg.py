@@ -16,6 +16,7 @@ from tests.conformance.expectations import (
     read_baseline,
     read_excuses,
     tally,
+    unsteady,
 )
 from tests.conformance.suite import Find
 from tests.conformance.ways import WAYS
@@ -42,7 +43,9 @@ def test_what_passes_directly_passes_through_the_gateway(
 ) -> None:
     found = find(way, revision).get(scenario, ())
     expected = expected_of(BASELINE, WAYS[way].sdk, revision)[scenario]
-    faults = judge(expected, found, excused(EXCUSES, way, revision, scenario))
+    may_fail = excused(EXCUSES, way, revision, scenario)
+    may_pass = excused(unsteady(EXCUSES), way, revision, scenario)
+    faults = judge(expected, found, may_fail, may_pass)
     assert not faults, "\n".join(faults)
 
 
@@ -60,7 +63,9 @@ ACROSS = [
 def test_so_many_scenarios_pass_across_the_eras(
     way: str, revision: str, count: int, find: Find
 ) -> None:
-    assert len(passing(find(way, revision))) == count
+    passed = passing(find(way, revision))
+    now_and_then = {each.scenario for each in unsteady(EXCUSES) if each.way == way}
+    assert count <= len(passed) <= count + len(now_and_then & passed)
 
 
 @pytest.mark.parametrize(("way", "revision"), DIRECT)

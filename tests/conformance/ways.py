@@ -4,7 +4,6 @@ Each is a context that starts what is needed and ends it. It knows processes and
 suite asks, and what ought to pass, it does not.
 """
 
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import Any, Final
 
 from tests.conformance.suite import HOME, LEGACY_REVISIONS, REVISIONS
 from tests.harness import WAIT_SECONDS, transparent, write_config
+from tests.rig.toxic import deserted
 
 REFERENCE: Final = Path(__file__).with_name("reference.py")
 
@@ -78,10 +78,10 @@ WAYS: Final[Mapping[str, Way]] = MappingProxyType(
 @contextmanager
 def reference_server(way: Way, folder: Path) -> Iterator[str]:
     """The server at the end of a way, over the network; its URL."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    with _running(_server(way, port), folder / "server.log", url):
-        yield url + TRANSPORTS[way.transport]
+    with deserted() as port:
+        url = f"http://127.0.0.1:{port}"
+        with _running(_server(way, port), folder / "server.log", url):
+            yield url + TRANSPORTS[way.transport]
 
 
 def reference_over_stdio(way: Way) -> dict[str, Any]:
@@ -94,14 +94,15 @@ def reference_over_stdio(way: Way) -> dict[str, Any]:
 def gateway(server: Mapping[str, Any], folder: Path) -> Iterator[str]:
     """A gateway that shows one server as it is; the URL of its only profile."""
     config = write_config(folder / "gateway", {"ref": server}, profiles=transparent("ref"))
-    port = free_port()
-    argv = [
-        sys.executable, "-m", "anyport", "serve", "--port", str(port),
-        "--config", str(config), "--state-dir", str(folder / "gateway" / "state"),
-    ]  # fmt: skip
-    url = f"http://127.0.0.1:{port}"
-    with _running(argv, folder / "gateway.log", f"{url}/readyz"):
-        yield f"{url}/mcp"
+    state = folder / "gateway" / "state"
+    with deserted() as port:
+        url = f"http://127.0.0.1:{port}"
+        argv = [
+            sys.executable, "-m", "anyport", "serve", "--port", str(port),
+            "--config", str(config), "--state-dir", str(state),
+        ]  # fmt: skip
+        with _running(argv, folder / "gateway.log", f"{url}/readyz"):
+            yield f"{url}/mcp"
 
 
 def read_complaints(folder: Path) -> list[str]:
@@ -115,14 +116,6 @@ def reference_client() -> list[str]:
     """The command line of the reference client, up to the URL that it is to call."""
     script = HOME / "sources" / "sdk2" / ".github" / "actions" / "conformance" / "client.py"
     return [str(HOME / "sdk2" / "bin" / "python"), str(script)]
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.journeys.captured import PAIRS, Pair, Scene, scene
 from tests.journeys.clients import every_kind
 from tests.journeys.web import Site
 
@@ -22,3 +23,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """One gateway over HTTP with a server of each kind behind it, for all who leave it as it is."""
     with every_kind(tmp_path_factory.mktemp("every-kind")) as site:
         yield site
+
+
+@pytest.fixture(scope="session")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """Clients of every kind before servers of both eras, and all they say is recorded."""
+    with scene(tmp_path_factory.mktemp("captured"), record={"capture": "full"}) as found:
+        yield found
+
+
+@pytest.fixture(params=PAIRS)
+def pair(request: pytest.FixtureRequest, captured: Scene) -> Pair:
+    """One of the clients and one of the servers."""
+    return captured.pair(request.param)

@@ -29,6 +29,7 @@ from tests.journeys.clients import (
 )
 from tests.journeys.scripting import Scripted, result, rule, said, text
 from tests.journeys.web import EVENTS, JSON, Site, serving
+from tests.rig.scale import scaled
 
 PIECES = (
     *("\n", "\r", "\r\n", "\n\ndata: x", "\n\nevent: endpoint\ndata: /", "data:", "id: 7", ":"),
@@ -74,7 +75,7 @@ def test_names_and_values_of_any_kind_reach_a_server_in_clean_fields(tmp_path: P
         else:
             echoing(heard, back)
 
-    texts = oddities(250, 1)
+    texts = oddities(scaled(250, full=10_000), 1)
     with (
         Web(modern(script, tool("fuzz", schema), capabilities=offers)) as web,
         serving(tmp_path, {"only": {"url": web.url}}, profiles=transparent("only")) as site,
@@ -129,7 +130,7 @@ def breaking_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def test_every_message_is_one_event_whatever_it_says(breaking_site: Site, kind: str) -> None:
     session = Session(breaking_site) if kind == "session" else None
     older = Older(breaking_site) if kind == "older" else None
-    for odd in oddities(100, 2):
+    for odd in oddities(scaled(100, full=3_400), 2):
         params: Message = {"name": "only__echo", "arguments": {"text": odd}}
         if older is not None:
             older.start("tools/call", params)
@@ -157,7 +158,7 @@ def odd_names() -> list[str]:
         *("constructor", "__proto__", "null", "0", "1", "=?base64?ZWNobw==?=", '"', "\\"),
         *("odd__echo", "gateway_status"),
     ]
-    return list(dict.fromkeys([*alike, *oddities(200, 3)]))
+    return list(dict.fromkeys([*alike, *oddities(scaled(200, full=2_350), 3)]))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anyport.gateway.runtime import STOP_SECONDS_MAX
+from anyport.gateway.fleet import STOP_SECONDS_MAX
 from tests.demo.http.driver import HttpDemo
 from tests.harness import DEMO, Message, gateway
 from tests.journeys.clients import META, Modern, Session

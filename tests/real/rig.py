@@ -62,6 +62,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from tests.rig.toxic import deserted
+
 Observation = dict[str, Any]
 Step = Mapping[str, Any]
 
@@ -141,7 +143,7 @@ def server(name: str, place: Path | None = None) -> list[str]:
             return [_python("sdk2"), str(HERE / "servers" / "modern_python.py")]
     sdk, _, transport = name.rpartition("-")
     if sdk in CORNERS and transport == "stdio":
-        return _corner(sdk, name, "stdio")
+        return corner(sdk, name, "stdio")
     raise LookupError(f"no real server is called {name!r}")
 
 
@@ -245,16 +247,14 @@ def missing() -> list[str]:
 
 @contextmanager
 def _listening(name: str) -> Iterator[int]:
-    with socket.socket() as spare:
-        spare.bind(("127.0.0.1", 0))
-        port: int = spare.getsockname()[1]
-    command, env = _listening_server(name, str(port)), os.environ | {"PORT": str(port)}
     quiet = subprocess.DEVNULL
-    with subprocess.Popen(command, env=env, stdout=quiet, stderr=quiet) as running:
-        try:
-            yield port
-        finally:
-            running.kill()
+    with deserted() as port:
+        command, env = _listening_server(name, str(port)), os.environ | {"PORT": str(port)}
+        with subprocess.Popen(command, env=env, stdout=quiet, stderr=quiet) as running:
+            try:
+                yield port
+            finally:
+                running.kill()
 
 
 def _listening_server(name: str, port: str) -> list[str]:
@@ -276,7 +276,7 @@ def _listening_server(name: str, port: str) -> list[str]:
             return [*server("modern_python"), port]
     sdk, _, transport = name.rpartition("-")
     if transport in CORNERS.get(sdk, ()):
-        return _corner(sdk, name, "sse" if transport == "sse" else "streamable-http", port)
+        return corner(sdk, name, "sse" if transport == "sse" else "streamable-http", port)
     raise LookupError(f"no listening server is called {name!r}")
 
 
@@ -302,7 +302,8 @@ _PYTHONS: Final = (*_ENVIRONMENTS.values(), "servers")
 _PACKAGES: Final = {"ts1-0": "sdk-1-0", "ts1": "@modelcontextprotocol/sdk"}
 
 
-def _corner(sdk: str, *arguments: str) -> list[str]:
+def corner(sdk: str, *arguments: str) -> list[str]:
+    """The command line of a server on an SDK that does whatever that can."""
     script = f"servers/corner_{sdk.partition('-')[0]}"
     if environment := _ENVIRONMENTS.get(sdk):
         return [_python(environment), str(HERE / f"{script}.py"), *arguments]

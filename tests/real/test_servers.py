@@ -160,6 +160,31 @@ def test_a_server_with_sessions_asks_a_modern_client(tmp_path: Path) -> None:
         assert _text(added) == "3"
 
 
+LATE = """if mkdir "$0"; then
+  read -r first; read -r second; { printf '%s\\n%s\\n' "$first" "$second"; cat; } | "$@"
+else exec "$@"; fi"""
+"""Starts a server when two messages wait for it; in later lives of it at once."""
+
+
+@pytest.mark.parametrize("sdk", ["ts2", "py2", "fm"])
+def test_a_server_of_both_eras_that_starts_slowly_is_spoken_to_in_the_newer(
+    tmp_path: Path, sdk: str
+) -> None:
+    command = ["sh", "-c", LATE, str(tmp_path / "begun"), *rig.corner(sdk, "slow", "stdio")]
+    meta = MODERN_META | {"io.modelcontextprotocol/clientCapabilities": {"roots": {}}}
+    with gateway(tmp_path, {"slow": command}, gateway=PATIENT) as client:
+        asked = client.modern("tools/call", {"name": "slow__look"}, **meta)["result"]
+        assert asked["resultType"] == "input_required"
+        responses = {key: {"roots": [{"uri": "file:///a"}]} for key in asked["inputRequests"]}
+        back = {"name": "slow__look", "inputResponses": responses}
+
+        answer = client.modern("tools/call", back | {"requestState": asked["requestState"]}, **meta)
+
+        assert _text(answer) == "file:///a"
+        told = json.loads(_text(client.modern("tools/call", {"name": "gateway_status"})))
+    assert told["backends"]["slow"]["revision"] == "2026-07-28"
+
+
 def test_servers_speak_the_revision_that_is_asked_of_them(tmp_path: Path) -> None:
     revisions = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
     servers = {f"r{name}": _pinned(name) for name in revisions}

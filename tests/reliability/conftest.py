@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.probe import Probe, watched
-from tests.reliability.serving import Served, served
+from tests.rig.fsshim import Shim
+from tests.rig.probe import Probe, watched
+from tests.rig.serving import Served, served
 
 Watch = Callable[..., AbstractContextManager[Probe]]
 Serve = Callable[..., AbstractContextManager[Served]]
@@ -24,3 +25,12 @@ def watch(tmp_path: Path) -> Watch:
 def serve(tmp_path: Path) -> Serve:
     """Starts a gateway over HTTP under the same watch."""
     return partial(served, tmp_path)
+
+
+@pytest.fixture
+def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shim:
+    """Spoils the disk and the clock of the gateways that the test starts."""
+    shim = Shim(tmp_path, tmp_path / "state")
+    for name, value in shim.environ.items():
+        monkeypatch.setenv(name, value)
+    return shim

@@ -15,7 +15,7 @@ from tests.harness import Message
 from tests.journeys.behind import Back, Heard, Web, modern
 from tests.journeys.clients import META, Modern, Session
 from tests.journeys.web import Site, serving
-from tests.reliability.scenes import MINIMAL, python
+from tests.rig.scenes import MINIMAL, python
 
 pytestmark = pytest.mark.slow
 

@@ -6,18 +6,22 @@ from typing import Final
 
 import pytest
 
-from tests.reliability.bombs import LINE_BYTES_MAX, bombs, call_line
-from tests.reliability.client import Client, key_of
 from tests.reliability.conftest import Watch
-from tests.reliability.encodings import ENCODINGS
-from tests.reliability.fuzz import frames
-from tests.reliability.probe import HOSTILE, MIB, answered_before, text_of
+from tests.rig.bombs import LINE_BYTES_MAX, bombs, call_line
+from tests.rig.client import Client, key_of
+from tests.rig.encodings import ENCODINGS
+from tests.rig.fuzz import frames
+from tests.rig.probe import HOSTILE, MIB, answered_before, text_of
+from tests.rig.scale import measured, scaled
 
-FUZZED_FRAMES: Final = 2_000  # In full 10,000.
+FUZZED_FRAMES: Final = scaled(2_000, full=10_000)
 FUZZ_SEEDS: Final = (1, 2)
-ID_PAIRS: Final = 200  # In full 1,000.
-BOMBS: Final = 5  # Of each kind; in full 50.
-STRAY_CANCELS: Final = 1_000  # In full 10,000.
+ID_PAIRS: Final = scaled(200, full=1_000)
+BOMBS: Final = scaled(5, full=50)  # Of each kind.
+PEAK_BYTES_MAX: Final = 12 * LINE_BYTES_MAX
+"""Ten for a table of as many members as may be, each a name and a value of the interpreter's, and
+two for the lines that wait meanwhile."""
+STRAY_CANCELS: Final = scaled(1_000, full=10_000)
 OVERSIZE_LINE_BYTES: Final = 64 * MIB
 
 CALL_DEPTH: Final = 3
@@ -40,6 +44,7 @@ def test_malformed_frames_are_answered_once_or_not_at_all(watch: Watch, seed: in
             client.request("ping")
         client.wait_settled()
         assert client.idless, "no frame was beyond recognition"
+        measured(frames=len(made), beyond_recognition=len(client.idless))
 
 
 ILLEGAL_IDS: Final = (
@@ -165,10 +170,10 @@ def test_a_bomb_costs_less_than_parsing_it_would(watch: Watch) -> None:
     with watch({"bad": HOSTILE}) as probe:
         client = probe.client
         # The decoder remembers names it has seen, a fixed number of them, wherever they lie.
-        probe.growth_bytes_max = 32 * MIB
+        probe.growth_bytes_max = scaled(32, full=48) * MIB
         for kind, bomb in bombs().items():
             spent = probe.cpu_seconds()
-            with probe.peak(10 * LINE_BYTES_MAX):
+            with probe.peak(PEAK_BYTES_MAX):
                 for number in range(BOMBS):
                     client.owe(f"{kind} {number}")
                     client.write(bomb.replace(b"@", b"%b %d" % (kind.encode(), number), 1) + b"\n")

@@ -4,16 +4,18 @@ import json
 import os
 import signal
 import time
+from collections import Counter
 from hashlib import sha256
 from typing import Any, Final
 
 import pytest
 
+from anyport.gateway.asides import ASIDES_PER_SECOND_MAX
 from tests.harness import MODERN_META, read_events
-from tests.reliability.client import key_of
 from tests.reliability.conftest import Watch
-from tests.reliability.hostile import BROKEN_TEXT, LONG_INSTRUCTIONS, MISDELIVERED, filling
-from tests.reliability.probe import (
+from tests.rig.client import key_of
+from tests.rig.hostile import BROKEN_TEXT, LONG_INSTRUCTIONS, MISDELIVERED, filling
+from tests.rig.probe import (
     HOSTILE,
     MIB,
     Probe,
@@ -21,23 +23,33 @@ from tests.reliability.probe import (
     eventually,
     text_of,
 )
+from tests.rig.scale import scaled
 
 IN_FLIGHT: Final = 100
 BANNERS: Final = 1_000
 ENDLESS_BYTES: Final = 1024 * MIB
 """Promised by the server; it is cut off long before."""
 ANSWER_BYTES_MAX: Final = 16 * MIB
-STDERR_BYTES: Final = 32 * MIB  # In full 1 GB.
-DEAF_CALLS: Final = 2_000  # In full 10,000.
+STDERR_BYTES: Final = scaled(32, full=1024) * MIB
+DEAF_CALLS: Final = scaled(2_000, full=10_000)
 OPEN_CALLS_MAX: Final = 128
 WAITING_CALLS_MAX: Final = 1_024
 OPEN_BYTES_MAX: Final = 64 * MIB
-STRAYS: Final = 2_000  # In full 10,000.
-STORM_NOTIFICATIONS: Final = 4_000  # In full 60,000.
+STRAYS: Final = scaled(2_000, full=10_000)
+STORM_NOTIFICATIONS: Final = scaled(4_000, full=60_000)
 STORM_PER_SECOND: Final = 1_000
 RELIST_SECONDS_MIN: Final = 2.0
 STDERR_EVENTS_PER_SECOND_MAX: Final = 10
 STDERR_LINE_BYTES_MAX: Final = 10 * 1024
+PATIENT: Final = {
+    "command": HOSTILE[0],
+    "args": HOSTILE[1:],
+    "timeout": scaled(60, full=600),
+}
+"""For calls that take as long as what they do."""
+
+UNREPEATED: Final = {"command": HOSTILE[0], "args": HOSTILE[1:], "retry": "never"}
+"""What it could not take before it was killed is not brought to the next one."""
 
 
 def hold(probe: Probe, count: int = IN_FLIGHT) -> dict[str, str | int]:
@@ -89,7 +101,10 @@ def test_banners_and_half_lines_between_answers_lose_no_answer_and_fill_no_log(
         for text, id in held.items():
             assert text_of(probe.client.answer(id)) == text
         events = read_events(probe.state)[noted:]
-        assert {event["event_type"] for event in events} == {"gateway.tool_call"}
+        noise = [event for event in events if event["event_type"] != "gateway.tool_call"]
+        assert {event["metadata"]["kind"] for event in noise} == {"not-json-rpc"}
+        in_a_second = Counter(event["timestamp"][:19] for event in noise)
+        assert max(in_a_second.values()) <= 2 * ASIDES_PER_SECOND_MAX  # The seconds are not ours.
         assert probe.backend()["noise_lines"] == BANNERS
         assert probe.client.stderr == b""
 
@@ -122,7 +137,9 @@ SPOILT_ANSWERS: Final = (
 def test_an_answer_that_cannot_be_used_becomes_an_error_that_names_the_server(
     watch: Watch,
 ) -> None:
-    with watch({"bad": HOSTILE}) as probe:
+    # Each failure is to be seen for itself, not only the first few.
+    bad = {"command": HOSTILE[0], "args": HOSTILE[1:], "breaker": False}
+    with watch({"bad": bad}) as probe:
         for frame in SPOILT_ANSWERS:
             answer = probe.client.call("bad__spoil", frame=frame)
             assert "error" in answer, frame
@@ -173,7 +190,7 @@ def test_the_limit_of_an_answer_can_be_set_for_a_server(watch: Watch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("newlines", [True, False])
 def test_a_flood_on_stderr_blocks_nothing_and_is_not_kept(watch: Watch, newlines: bool) -> None:
-    with watch({"bad": HOSTILE}) as probe:
+    with watch({"bad": PATIENT}) as probe:
         began = time.monotonic()
         with probe.peak(10 * MIB):
             answer = probe.client.call("bad__flood", size=STDERR_BYTES, newlines=newlines)
@@ -187,7 +204,9 @@ def test_a_flood_on_stderr_blocks_nothing_and_is_not_kept(watch: Watch, newlines
 
 @pytest.mark.slow
 def test_a_server_that_does_not_read_is_given_so_many_calls_and_no_more(watch: Watch) -> None:
-    with watch({"bad": HOSTILE}) as probe:
+    with watch({"bad": UNREPEATED}) as probe:
+        # What so many have taken up is used again by those who come next.
+        probe.growth_bytes_max = scaled(probe.growth_bytes_max, full=20 * MIB)
         client = probe.client
         text_of(client.call("bad__deaf"))
         echo = {"name": "bad__echo", "arguments": {"text": "x"}}
@@ -210,7 +229,7 @@ def test_a_server_that_does_not_read_is_given_so_many_calls_and_no_more(watch: W
 
 @pytest.mark.slow
 def test_a_server_that_does_not_read_is_given_so_many_bytes_and_no_more(watch: Watch) -> None:
-    with watch({"bad": HOSTILE}) as probe:
+    with watch({"bad": UNREPEATED}) as probe:
         client = probe.client
         text_of(client.call("bad__deaf"))
         with probe.peak(160 * MIB):  # Each message is in memory up to four times.
@@ -226,7 +245,7 @@ def test_a_server_that_does_not_read_is_given_so_many_bytes_and_no_more(watch: W
 
 @pytest.mark.slow
 def test_calls_that_wait_for_a_busy_server_hold_so_many_bytes_and_no_more(watch: Watch) -> None:
-    with watch({"bad": HOSTILE}) as probe:
+    with watch({"bad": UNREPEATED}) as probe:
         client = probe.client
         held = hold(probe, OPEN_CALLS_MAX)
         with probe.peak(4 * OPEN_BYTES_MAX):  # Each message is in memory up to four times.
@@ -260,7 +279,7 @@ def test_answers_with_wrong_ids_reach_nobody_and_are_counted(watch: Watch) -> No
 
 @pytest.mark.slow
 def test_a_storm_of_list_changes_is_calmed(watch: Watch) -> None:
-    with watch({"bad": HOSTILE}) as probe:
+    with watch({"bad": PATIENT}) as probe:
         client = probe.client
         lists = json.loads(text_of(client.call("bad__report")))["lists"]
         client.request("tools/list")

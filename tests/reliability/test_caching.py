@@ -12,8 +12,8 @@ import pytest
 from tests.harness import Message, read_events
 from tests.journeys.behind import MODERN, Back, Heard, Web
 from tests.reliability.conftest import Serve
-from tests.reliability.serving import Served
-from tests.reliability.visitors import Fields, Visitor, Wire, modern, request
+from tests.rig.serving import Served
+from tests.rig.visitors import Fields, Visitor, Wire, modern, request
 
 READS: Final = 10_000
 HOUR_MS: Final = 3_600_000

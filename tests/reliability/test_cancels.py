@@ -16,18 +16,19 @@ from typing import Any, Final
 import pytest
 
 from tests.harness import Message
-from tests.reliability.inside import Inside, inside, play
-from tests.reliability.keepers import Keeper, PipeKeeper, WebKeeper
-from tests.reliability.probe import check_journal, text_of
-from tests.reliability.toxic import RESET
-from tests.reliability.visitors import STREAM, Visitor, Wire, head, modern, post, tool_call
+from tests.rig.inside import Inside, inside, play
+from tests.rig.keepers import Keeper, PipeKeeper, WebKeeper
+from tests.rig.probe import check_journal, text_of
+from tests.rig.scale import measured, scaled
+from tests.rig.toxic import RESET
+from tests.rig.visitors import STREAM, Visitor, Wire, head, modern, post, tool_call
 from tests.upstream.fakes import until
 
 pytestmark = pytest.mark.slow
 
-CANCELS: Final = 15  # Of each kind at each server; in full 10,000 in all.
+CANCELS: Final = scaled(15, full=500)  # Of each kind at each server: in full 10,000 in all.
 AT_ONCE: Final = 8
-CALLS_AFTER: Final = 25  # At each server.
+CALLS_AFTER: Final = scaled(25, full=2_500)  # At each server.
 CANCELLED: Final = -32800
 
 aside: Final = asyncio.to_thread
@@ -228,6 +229,7 @@ def test_calls_that_are_given_up_leave_nothing_behind(tmp_path: Path) -> None:
                     answer = await aside(releaser.call, f"{server}__echo", text=f"{number}")
                     assert text_of(answer) == f"{number}"
             await until(lambda: len(at.ingress.inlets) <= 1)
+            measured(cancelled=len(calls), calls_after=CALLS_AFTER * len(keepers))
 
     play(scene)
     assert check_journal(tmp_path / "state") > 0

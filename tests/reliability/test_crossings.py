@@ -4,12 +4,11 @@ The server is one entry of the configuration, which every client uses at the sam
 calls make it ask; each question, answer, report and log bears the mark of the client whose call it
 belongs to.
 
-`ANYPORT_CROSSING_CALLS=100000` makes that many calls, with two hundred clients on any server.
+In full: a hundred thousand calls, with two hundred clients on any server.
 """
 
 import asyncio
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,12 +20,13 @@ import pytest
 from tests.demo.http.driver import HttpDemo
 from tests.harness import DEMO, Message
 from tests.journeys.web import serving
-from tests.reliability.crowd import TOKEN, Account, Client, party
-from tests.reliability.probe import check_journal
+from tests.rig.crowd import TOKEN, Account, Client, party
+from tests.rig.probe import check_journal
+from tests.rig.scale import scaled
 
 pytestmark = pytest.mark.slow
 
-CALLS: Final = int(os.environ.get("ANYPORT_CROSSING_CALLS", "0"))
+CALLS: Final = scaled(0, full=100_000)
 """In all; 0 for as many as are good for every day."""
 PEOPLE: Final = 20
 """Tokens; ten clients of one person share one."""

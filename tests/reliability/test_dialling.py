@@ -16,14 +16,14 @@ import pytest
 
 from tests.harness import WAIT_SECONDS
 from tests.journeys.behind import Back, Heard, Web, modern
-from tests.reliability.certificates import EXPIRED, GOOD, OTHER, speaking_tls, trust_store
 from tests.reliability.conftest import Serve
-from tests.reliability.inside import Inside, inside, play
-from tests.reliability.probe import eventually, text_of
-from tests.reliability.serving import Served
-from tests.reliability.toxic import Poison, linked
-from tests.reliability.visitors import Visitor
-from tests.reliability.wild import fine, nothing_else
+from tests.rig.certificates import EXPIRED, GOOD, OTHER, speaking_tls, trust_store
+from tests.rig.inside import Inside, inside, play
+from tests.rig.probe import eventually, text_of
+from tests.rig.serving import Served
+from tests.rig.toxic import Poison, linked
+from tests.rig.visitors import Visitor
+from tests.rig.wild import fine, nothing_else
 from tests.upstream.fakes import until
 
 pytestmark = pytest.mark.slow

@@ -12,15 +12,16 @@ import pytest
 
 from tests.cli.running import running
 from tests.harness import DEMO, WAIT_SECONDS, Message, read_events, write_config
-from tests.reliability.probe import check_journal, descendants, eventually, text_of
-from tests.reliability.visitors import Hangup, Visitor, Wire, modern, post, request, tool_call
+from tests.rig.probe import check_journal, descendants, eventually, text_of
+from tests.rig.scale import scaled
+from tests.rig.visitors import Hangup, Visitor, Wire, modern, post, request, tool_call
 
 pytestmark = pytest.mark.slow
 
 SLOW_CALLS: Final = 3  # Of each sort.
-SLOW_SECONDS: Final = 2.5  # In full 10.
+SLOW_SECONDS: Final = scaled(2.5, full=10.0)
 BUSY_CLIENTS: Final = 4
-SUBSCRIPTIONS: Final = 10  # In full 50.
+SUBSCRIPTIONS: Final = scaled(10, full=50)
 STREAMS: Final = 5
 UNAVAILABLE: Final = 503
 

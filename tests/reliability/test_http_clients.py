@@ -5,10 +5,11 @@ from typing import Final
 
 import pytest
 
-from tests.reliability.bombs import LINE_BYTES_MAX, call_line
 from tests.reliability.conftest import Serve
-from tests.reliability.probe import HOSTILE, MIB, text_of
-from tests.reliability.visitors import (
+from tests.rig.bombs import LINE_BYTES_MAX, call_line
+from tests.rig.probe import HOSTILE, MIB, text_of
+from tests.rig.scale import scaled
+from tests.rig.visitors import (
     JSON,
     Visitor,
     Wire,
@@ -26,7 +27,7 @@ HEAD_FIELDS_MAX: Final = 100
 CUT_BYTES_MAX: Final = 16 * MIB
 """What a connection's buffers on both sides may swallow of a body that nobody reads."""
 PIPELINED_REQUESTS: Final = 5_000
-ENDLESS_BODY_BYTES: Final = 64 * MIB  # In full a gigabyte.
+ENDLESS_BODY_BYTES: Final = scaled(64, full=1024) * MIB
 
 
 def call_of(size: int) -> bytes:

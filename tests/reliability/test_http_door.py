@@ -13,9 +13,9 @@ import pytest
 
 from tests.harness import WAIT_SECONDS, write_config
 from tests.reliability.conftest import Serve
-from tests.reliability.probe import text_of
-from tests.reliability.serving import TOKEN, Served
-from tests.reliability.visitors import JSON, STREAM, Visitor, Wire, hello, post, tool_call
+from tests.rig.probe import text_of
+from tests.rig.serving import TOKEN, Served
+from tests.rig.visitors import JSON, STREAM, Visitor, Wire, hello, post, tool_call
 
 pytestmark = pytest.mark.slow
 

@@ -3,6 +3,7 @@
 import select
 import threading
 import time
+from collections import Counter
 from contextlib import ExitStack, closing
 from typing import Any, Final
 
@@ -10,8 +11,18 @@ import pytest
 
 from tests.harness import DEMO, WAIT_SECONDS
 from tests.reliability.conftest import Serve
-from tests.reliability.probe import HOSTILE, MIB, footprint, memory, text_of
-from tests.reliability.visitors import (
+from tests.rig.probe import (
+    HOSTILE,
+    MIB,
+    RSS_GROWTH_BYTES_MAX,
+    TICK_SECONDS,
+    cpu_ticks,
+    footprint,
+    memory,
+    text_of,
+)
+from tests.rig.scale import FULL, measured, scaled
+from tests.rig.visitors import (
     JSON,
     Hangup,
     Visitor,
@@ -26,39 +37,52 @@ from tests.reliability.visitors import (
 
 pytestmark = pytest.mark.slow
 
-SLOW_CLIENTS: Final = 40  # Of each kind; in full 2,000.
-DEAF_CLIENTS: Final = 10  # In full 50.
-DEAF_BYTES: Final = 12 * MIB  # For each; in full 100 MB.
+SLOW_CLIENTS: Final = scaled(40, full=2_000)  # Of each kind.
+DEAF_CLIENTS: Final = scaled(10, full=50)
+DEAF_BYTES: Final = scaled(12, full=100) * MIB  # For each.
+SAID_SECONDS_MAX: Final = scaled(WAIT_SECONDS, full=600.0)
 DEAF_GROWTH_BYTES_MAX: Final = 80 * MIB
-FILES_MAX: Final = 160  # In full 256.
-CROWD: Final = 400  # In full 2,000.
+FILES_MAX: Final = scaled(160, full=256)
+CROWD: Final = scaled(400, full=2_000)
 HOG_CALLS: Final = 500
-POLITE_CLIENTS: Final = 10  # In full 20.
+POLITE_CLIENTS: Final = scaled(10, full=20)
 POLITE_CALLS: Final = 20
-IDLE_STREAMS: Final = 300  # In full 5,000.
+LEFT_BYTES_MAX: Final = scaled(RSS_GROWTH_BYTES_MAX, full=32 * MIB)
+"""What thousands have left behind is used again by those who come next."""
+IDLE_STREAMS: Final = scaled(300, full=5_000)
 STREAM_BYTES_MAX: Final = 60 * 1024
+KEPT_STREAMS: Final = scaled(20, full=5_000)
+KEPT_ROUNDS: Final = scaled(1, full=40)  # In full ten minutes.
+PROXY_SECONDS: Final = 60.0
 
 
 def test_clients_that_send_too_slowly_are_let_go(serve: Serve) -> None:
     """Their request never ends, or never begins; the clock is the machine's own."""
-    body = head("POST", "/mcp", {"Content-Type": JSON, "Accept": JSON, "Content-Length": "9"})
+    body = head("POST", "/mcp", {"Content-Type": JSON, "Accept": JSON, "Content-Length": "9999"})
     with serve({}) as there, ExitStack() as stack:
-        silent, trickling = (
-            [stack.enter_context(Wire(there.port)) for _ in range(SLOW_CLIENTS)] for _ in range(2)
+        silent, trickling, late = (
+            [stack.enter_context(Wire(there.port)) for _ in range(count)]
+            for count in (SLOW_CLIENTS, SLOW_CLIENTS, SLOW_CLIENTS // 4)
         )
-        for _ in range(SLOW_CLIENTS):  # A body has more time than a head, and than this test.
-            stack.enter_context(Wire(there.port)).send(body)
+        for wire in late:
+            wire.send(body)
         drops = iter(f"GET /healthz HTTP/1.1\r\nHost: {'a' * 10_000}".encode())
-        give_up_at = time.monotonic() + WAIT_SECONDS
-        open_wires = [*silent, *trickling]
-        while open_wires:
-            assert time.monotonic() < give_up_at, f"{len(open_wires)} are still open"
+        # A body has more time than a head, and than every commit has.
+        waited = {wire.socket.fileno(): wire for wire in (*silent, *trickling)}
+        waited |= {wire.socket.fileno(): wire for wire in late if FULL}
+        come, began = select.poll(), time.monotonic()
+        for fd in waited:
+            come.register(fd, select.POLLIN)
+        while waited:
+            assert time.monotonic() - began < WAIT_SECONDS, f"{len(waited)} are still open"
             drop = bytes([next(drops)])
-            for wire in trickling:
-                if wire in open_wires:
+            for wire in waited.values():
+                if wire not in silent:
                     wire.send(drop)
-            closed, _, _ = select.select([wire.socket for wire in open_wires], [], [], 0.2)
-            open_wires = [wire for wire in open_wires if wire.socket not in closed]
+            for fd, _ in come.poll(200):
+                come.unregister(fd)
+                del waited[fd]
+        measured(clients=len(silent + trickling + late), seconds=time.monotonic() - began)
         for wire in trickling:
             assert wire.reply().status == 408
         for wire in silent:
@@ -79,11 +103,14 @@ def stream_of(there_port: int, kind: str) -> Wire:
 
 @pytest.mark.parametrize("kind", ["legacy", "modern"])
 def test_clients_that_stop_reading_cost_little_and_nobody_else(serve: Serve, kind: str) -> None:
-    with serve({"bad": HOSTILE}) as there, ExitStack() as stack:
+    command, *args = HOSTILE
+    patient = {"command": command, "args": args, "timeout": SAID_SECONDS_MAX}
+    with serve({"bad": patient}) as there, ExitStack() as stack:
         with there.peak(DEAF_GROWTH_BYTES_MAX):
             wires = [stack.enter_context(stream_of(there.port, kind)) for _ in range(DEAF_CLIENTS)]
             # The server does one thing after another: when it tells, it has said all the rest.
             with closing(Visitor(there.port)) as visitor:
+                visitor.wire.socket.settimeout(SAID_SECONDS_MAX)
                 text_of(visitor.call("bad__report"))
             # A stream that nobody reads is ended; the client finds it broken off.
             for wire in wires:
@@ -127,6 +154,7 @@ def test_more_clients_than_descriptors_are_turned_away_and_all_is_well_after(
                     refused += 1
             assert served > FILES_MAX // 4
             assert refused + cut > 0
+            measured(clients=CROWD, descriptors=FILES_MAX, served=served, turned_away=refused + cut)
             assert there.process.poll() is None
         there.calls_owed += served
         wait_for(lambda: footprint(there.pid).descriptors < FILES_MAX, "room")
@@ -166,15 +194,44 @@ def test_a_greedy_client_takes_nothing_from_polite_ones(serve: Serve) -> None:
 
 def test_idle_streams_cost_next_to_nothing_and_hear_of_changes(serve: Serve) -> None:
     with serve({}) as there, ExitStack() as stack:
+        there.growth_bytes_max = LEFT_BYTES_MAX
         before = memory(there.pid, "VmRSS")
         visitors = [Visitor(there.port) for _ in range(IDLE_STREAMS)]
         for visitor in visitors:
-            stack.callback(visitor.close)
+            stack.callback(visitor.leave)
         for visitor in visitors:
             visitor.send(request("tools/list"))
         streams = [stack.enter_context(visitor.open_stream()) for visitor in visitors]
         each = (memory(there.pid, "VmRSS") - before) / IDLE_STREAMS
         assert each < STREAM_BYTES_MAX, f"{each / 1024:.1f} KiB for each"
+        measured(streams=IDLE_STREAMS, bytes_each=each)
         visitors[0].call("neighbour__grow")
         for stream in streams:
             assert next(stream.events())["method"] == "notifications/tools/list_changed"
+
+
+def test_a_stream_is_never_silent_for_as_long_as_a_proxy_waits(serve: Serve) -> None:
+    """Proxies close what was silent for a minute; something is said four times as often."""
+    with serve({}) as there, ExitStack() as stack:
+        there.growth_bytes_max = LEFT_BYTES_MAX
+        visitors = [Visitor(there.port) for _ in range(KEPT_STREAMS)]
+        for visitor in visitors:
+            stack.callback(visitor.leave)
+        streams = [stack.enter_context(visitor.open_stream()) for visitor in visitors]
+        spent, began = cpu_ticks(there.pid), time.monotonic()
+        heard = dict.fromkeys((stream.socket.fileno() for stream in streams), began)
+        wires = {stream.socket.fileno(): stream for stream in streams}
+        longest, rounds, come = 0.0, Counter[int](), select.poll()
+        for fd in heard:
+            come.register(fd, select.POLLIN)
+        while min((rounds[fd] for fd in heard), default=0) < KEPT_ROUNDS:
+            for fd, _ in come.poll(200):
+                assert wires[fd].socket.recv(65536), "a stream was closed"
+                now = time.monotonic()
+                longest, heard[fd] = max(longest, now - heard[fd]), now
+                rounds[fd] += 1
+            assert time.monotonic() - max(heard.values()) < PROXY_SECONDS
+        assert longest < PROXY_SECONDS
+        seconds = time.monotonic() - began
+        share = (cpu_ticks(there.pid) - spent) * TICK_SECONDS / seconds
+        measured(streams=KEPT_STREAMS, seconds=seconds, longest_silence=longest, cpu_share=share)

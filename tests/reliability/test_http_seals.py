@@ -11,11 +11,12 @@ from anyport.gateway.states import INVALID
 from tests.harness import DEMO, Message
 from tests.journeys.clients import META, mirrored, request
 from tests.journeys.web import Site, serving
-from tests.reliability.tampering import changes
+from tests.rig.scale import scaled
+from tests.rig.tampering import changes
 
 pytestmark = pytest.mark.slow
 
-CHANGES: Final = 100
+CHANGES: Final = scaled(100, full=10_000)
 """Of each kind; the great number is tried without a network between."""
 TOKENS: Final = {name: f"token-of-{name}-7d1c0a9e" for name in ("me", "they")}
 TASKS: Final = "io.modelcontextprotocol/tasks"

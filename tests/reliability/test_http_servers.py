@@ -10,11 +10,12 @@ import pytest
 from tests.harness import WAIT_SECONDS, Message
 from tests.journeys.behind import Back, Heard, Script, Web, legacy, modern, tool
 from tests.reliability.conftest import Serve
-from tests.reliability.hostile import filling
-from tests.reliability.probe import MIB, eventually, text_of
-from tests.reliability.serving import Served
-from tests.reliability.visitors import Visitor, request
-from tests.reliability.wild import (
+from tests.rig.hostile import filling
+from tests.rig.probe import MIB, eventually, text_of
+from tests.rig.serving import Served
+from tests.rig.visitors import Visitor, request
+from tests.rig.wild import (
+    LATER,
     MESSAGE_BYTES_MAX,
     TIMED_OUT,
     WILD,
@@ -41,6 +42,7 @@ FATAL: Final = (
     *("much_later", "a_circle", "an_event_without_end", "chunks_without_end"),
 )
 """Some of each sort."""
+ANY: Final = {**WILD, **LATER}
 START_WORDS: Final = {
     "an_empty_stream": "HTTP 200 and text/event-stream, which is no MCP message",
 }
@@ -156,7 +158,7 @@ def test_a_server_that_answers_wildly_from_the_start_is_down_until_it_is_repaire
     serve: Serve,
 ) -> None:
     def play(heard: Heard, back: Back) -> None:
-        WILD[heard.target.rsplit("/", 1)[1].partition("?")[0]].play(heard, back)
+        ANY[heard.target.rsplit("/", 1)[1].partition("?")[0]].play(heard, back)
 
     with Web(play) as web:
         bad = {
@@ -176,7 +178,7 @@ def test_a_server_that_answers_wildly_from_the_start_is_down_until_it_is_repaire
                 eventually(lambda: bool(last_error(there, slug)), slug)  # noqa: B023
             for name, slug in zip(FATAL, bad, strict=True):
                 reason = last_error(there, slug)
-                assert START_WORDS.get(name, WILD[name].words.removeprefix(FAILED)) in reason, name
+                assert START_WORDS.get(name, ANY[name].words.removeprefix(FAILED)) in reason, name
 
             web.script = legacy(fine(nothing_else), "fine")
 
@@ -258,8 +260,8 @@ def test_a_list_that_is_too_large_for_a_message_is_named_as_the_reason(
 
 @pytest.mark.parametrize("name", ["a_page", "much_later", "half_a_body", "a_circle"])
 def test_a_list_that_does_not_come_leaves_its_reason_in_the_status(serve: Serve, name: str) -> None:
-    with Web(listing(WILD[name].play, modern)) as web, serve({"bad": {"url": web.url}}) as there:
-        backend = wait_warned(there, WILD[name].words)
+    with Web(listing(ANY[name].play, modern)) as web, serve({"bad": {"url": web.url}}) as there:
+        backend = wait_warned(there, ANY[name].words)
         assert (backend["status"], backend["tool_count"]) == ("running", 0)
         visitor = Visitor(there.port)
         assert len(tools_of(visitor, "neighbour")) > 5

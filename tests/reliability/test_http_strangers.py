@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from contextlib import ExitStack, closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,10 +18,11 @@ from anyport.protocol.principal import LOCAL
 from anyport.protocol.seal import KEY_BYTES, Seal
 from tests.harness import Message
 from tests.reliability.conftest import Serve
-from tests.reliability.fuzz import frames
-from tests.reliability.probe import text_of
-from tests.reliability.serving import Served
-from tests.reliability.visitors import (
+from tests.rig.fuzz import frames
+from tests.rig.probe import text_of
+from tests.rig.scale import scaled
+from tests.rig.serving import Served
+from tests.rig.visitors import (
     STREAM,
     Fields,
     Reply,
@@ -43,9 +45,9 @@ PEOPLE: Final = {
     }
 }
 PROFILES: Final[Message] = {"default": {}, "other": {}}
-IDS: Final = 20_000  # In full 10^6.
+IDS: Final = scaled(20_000, full=1_000_000)
 GUESSES: Final = 200
-FUZZED_BODIES: Final = 600  # In full 5,000.
+FUZZED_BODIES: Final = scaled(600, full=5_000)
 NOT_FOUND: Final = "Session not found: it has ended; send initialize to open a new one"
 
 
@@ -151,10 +153,13 @@ def test_an_id_that_is_changed_in_any_way_is_worth_nothing(serve: Serve) -> None
 
 
 @pytest.mark.slow
-def test_a_session_does_not_outlive_the_gateway_that_made_it(serve: Serve, tmp_path: Path) -> None:
-    """The keys are the same afterwards, so the seal alone must not be enough."""
+def test_a_session_that_nobody_has_written_down_is_not_believed(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """The keys are the same after a restart, so the seal alone must not be enough."""
     with serve({}) as there, closing(Visitor(there.port)) as visitor:
         id = visitor.session_id
+    shutil.rmtree(tmp_path / "state" / "sessions")
     with serve({}) as there, Wire(there.port) as wire:
         assert there.state == tmp_path / "state"
         reply = wire.ask(post(request("tools/list"), {"Mcp-Session-Id": id}))

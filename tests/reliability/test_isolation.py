@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from tests.harness import LineClient, Message, read_events
-from tests.reliability.scenes import DUMP, ECHO, patient, python, status, text_of
+from tests.rig.scenes import DUMP, ECHO, patient, python, status, text_of
 from tests.upstream.test_process import PAYLOADS
 
 SAYABLE: Final = [text for text in PAYLOADS if "${" not in text and "\udcff" not in text]

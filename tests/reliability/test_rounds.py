@@ -11,10 +11,10 @@ from anyport.gateway.states import INVALID, ROUNDS_MAX
 from tests.harness import Message
 from tests.journeys.behind import Back, Heard, Web, modern
 from tests.reliability.conftest import Serve
-from tests.reliability.probe import MIB
-from tests.reliability.serving import Served
-from tests.reliability.visitors import Visitor, Wire, head, post, sending, tool_call
-from tests.reliability.visitors import modern as modern_post
+from tests.rig.probe import MIB
+from tests.rig.serving import Served
+from tests.rig.visitors import Visitor, Wire, head, post, sending, tool_call
+from tests.rig.visitors import modern as modern_post
 
 pytestmark = pytest.mark.slow
 

@@ -25,7 +25,7 @@ from anyport.protocol.task import Task
 from anyport.routing.catalog import Entry
 from anyport.routing.paging import page
 from tests.gateway.fakes import MODERN, Asked, FakeServer, Later, caller
-from tests.reliability.tampering import changes
+from tests.rig.tampering import changes
 
 pytestmark = pytest.mark.slow
 

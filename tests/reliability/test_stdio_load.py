@@ -5,21 +5,25 @@ import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import islice
 from typing import Final
 
 import pytest
 
 from tests.reliability.conftest import Serve, Watch
-from tests.reliability.scenes import MINIMAL
-from tests.reliability.visitors import Visitor, Wire, modern, tool_call
+from tests.rig.probe import Probe
+from tests.rig.scale import measured, scaled
+from tests.rig.scenes import MINIMAL
+from tests.rig.visitors import Visitor, Wire, modern, tool_call
 
 pytestmark = pytest.mark.slow
 
-SERVERS: Final = 8  # In full 20.
-IN_FLIGHT: Final = 300  # In full 2,000.
-CALLS: Final = 6_000  # In full a million.
-CLIENTS: Final = 12
-CALLS_EACH: Final = 60
+SERVERS: Final = scaled(8, full=20)
+IN_FLIGHT: Final = scaled(150, full=1_000)
+"""Twice as many at most: they are looked at when there are that many."""
+CALLS: Final = scaled(6_000, full=1_000_000)
+CLIENTS: Final = scaled(12, full=50)
+CALLS_EACH: Final = scaled(60, full=2_000)
 
 SHUFFLING: Final = (
     MINIMAL
@@ -66,19 +70,25 @@ def test_calls_of_one_client_over_many_servers_are_all_answered_rightly(watch: W
         probe.growth_bytes_max *= 2
         client = probe.client
         begun: dict[str | int, str] = {}
-        ids: list[str | int] = []
         for number in range(CALLS):
             server, nonce = f"s{draw.randrange(SERVERS)}", f"nonce-{number}"
             id = client.start(
                 "tools/call", {"name": f"{server}__name", "arguments": {"nonce": nonce}}
             )
             begun[id] = f"{server} {nonce}"
-            ids.append(id)
-            if number >= IN_FLIGHT:
-                client.answer(ids[number - IN_FLIGHT])
-        for id in ids:
-            answer = client.answer(id)
-            assert answer["result"]["content"][0]["text"] == begun[id]
+            if len(begun) == 2 * IN_FLIGHT:
+                settle(probe, begun, IN_FLIGHT)
+        settle(probe, begun, len(begun))
+        measured(calls=CALLS, servers=SERVERS, in_flight=2 * IN_FLIGHT, lost=0, crossed=0)
+
+
+def settle(probe: Probe, begun: dict[str | int, str], count: int) -> None:
+    """The oldest calls have their answers, each its own; nothing of them is kept."""
+    ids = list(islice(begun, count))
+    for id in ids:
+        assert probe.client.answer(id)["result"]["content"][0]["text"] == begun.pop(id)
+    secret = probe.canary.encode()
+    assert not [line for line in probe.client.forget(*ids) if secret in line]
 
 
 def test_calls_of_many_clients_with_the_same_ids_are_all_answered_rightly(serve: Serve) -> None:

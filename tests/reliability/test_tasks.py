@@ -9,7 +9,7 @@ import pytest
 
 from tests.harness import DEMO, Message
 from tests.journeys.web import Site, serving
-from tests.reliability.visitors import Fields, Visitor, Wire, modern, request, tool_call
+from tests.rig.visitors import Fields, Visitor, Wire, modern, request, tool_call
 
 ALICE: Final = {"Authorization": "Bearer alice-4f1b9c0d2e7a8653"}
 BOB: Final = {"Authorization": "Bearer bob-90c1d2e3f4a5b697"}

@@ -5,12 +5,19 @@ result, and is asked on the stream of that. It takes the place of the reference 
 tasks, and knows nothing of the extension.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from itertools import count
 from types import ModuleType
 from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup
 from mcp import types
+from mcp.server import session
 from mcp.server.experimental.task_context import ServerTaskContext
+from mcp.server.experimental.task_support import TaskSupport
 from mcp.server.lowlevel import Server
 
 FIELDS = {
@@ -26,10 +33,28 @@ CONFIRM = {
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 
+GROUP: ContextVar[TaskGroup] = ContextVar("GROUP")
+
+
+@asynccontextmanager
+async def run(_: TaskSupport) -> AsyncIterator[None]:
+    """The work of one session. The SDK has one place for that of all: whichever session ends first
+    leaves the others unable to begin a task."""
+    async with anyio.create_task_group() as group:
+        GROUP.set(group)
+        yield
+
+
 def extend(reference: ModuleType) -> None:
     """Put these tools in place of all others."""
     server: Server[Any] = reference.mcp._mcp_server
     server.experimental.enable_tasks()
+    # The SDK names a task's questions after addresses in memory, which are soon used again: two
+    # that are open at the same time may get one name.
+    numbers = count()
+    session.id = lambda _: next(numbers)  # type: ignore[attr-defined]
+    TaskSupport.run = run  # type: ignore[method-assign]
+    TaskSupport.task_group = property(lambda _: GROUP.get())  # type: ignore[assignment, method-assign]
 
     @server.list_tools()
     async def list_tools() -> list[types.Tool]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import warnings
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 
 import anyio
@@ -165,7 +165,7 @@ async def run(task: Task) -> None:
         message_handler=incoming,
         client_info=types.Implementation(name="py2", version="1"),
     )
-    async with client, AsyncExitStack() as listening:
+    async with leaving(), client, AsyncExitStack() as listening:
         conversation = Conversation(client, report, listening)
         conversation.connected()
         for report.step, step in enumerate(task.steps):
@@ -174,6 +174,15 @@ async def run(task: Task) -> None:
             except MCPError as error:
                 report.saw("error", **dump(error.error))
     report.saw("closed")
+
+
+@asynccontextmanager
+async def leaving() -> AsyncIterator[None]:
+    """Over HTTP+SSE the SDK breaks when something is said to it while it leaves."""
+    try:
+        yield
+    except* anyio.BrokenResourceError:
+        pass
 
 
 def server(task: Task) -> Any:

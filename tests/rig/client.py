@@ -89,6 +89,7 @@ class Client:
         self.guessable: set[Key] = set()
         """Ids in lines that cannot be read for sure; an error may name them, or none."""
         self.unreadable_count = 0
+        self.forgotten = 0
         self.calls: set[Key] = set()
         """Sound requests for a tool."""
         self.lines: list[bytes] = []
@@ -124,7 +125,7 @@ class Client:
             self.owed[key] += 1
         elif not is_notification(line):
             self.unreadable_count += 1
-            self.guessable |= {key_of(json.loads(found)) for found in _ids_in(line)}
+            self.guessable |= {key_of(json.loads(found)) for found in ids_in(line)}
 
     def owe(self, id: str | int) -> None:
         """Note that a request with this id will be written, for lines too large to be read."""
@@ -220,6 +221,18 @@ class Client:
         """Wait until every request that was not cancelled has its answer."""
         self.wait(lambda: not self._unanswered(), "answer to some request")
 
+    def forget(self, *ids: str | int) -> list[bytes]:
+        """Close the account of requests that were answered as often as is right; what came so far.
+
+        For conversations too long to be kept.
+        """
+        with self._changed:
+            for key in map(key_of, ids):
+                assert len(self.answers.pop(key)) == self.owed.pop(key), key
+            self.forgotten += len(ids)
+            lines, self.lines, self.order = self.lines, [], []
+        return lines
+
     def finish(self) -> int:
         """Close stdin, read to the end, and wait for the exit code."""
         assert self.process.stdin is not None
@@ -289,7 +302,8 @@ def _lines(fd: int) -> Iterator[bytes]:
     assert not any(parts), "the last line has no end"
 
 
-def _ids_in(line: bytes) -> list[bytes]:
+def ids_in(line: bytes) -> list[bytes]:
+    """What might be the id of a line that cannot be read for sure."""
     sound = []
     for found in _ID.findall(line):
         try:

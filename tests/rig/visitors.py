@@ -257,6 +257,12 @@ class Visitor:
     def close(self) -> None:
         self.wire.close()
 
+    def leave(self) -> None:
+        """End the session, on a connection of its own: this one may have been closed as idle."""
+        self.close()
+        with Wire(self.port) as wire:
+            assert wire.ask(head("DELETE", "/mcp", self.fields)).status == 200
+
 
 def wait_for(condition: Any, wanted: str) -> None:
     """Wait for something that no message tells of."""

@@ -1,8 +1,9 @@
 """A stdio server that does everything a server must not do, each thing when asked.
 
-The first argument says how it takes the handshake; the tool that is called says the rest. It
-speaks the legacy era and needs nothing but Python, so that it starts quickly. What it does
-wrong is done on purpose; `echo`, `mirror`, `hold` and `report` are honest.
+Its arguments say how it takes the first request, and with `modern` that it speaks the era without
+a handshake; the tool that is called says the rest. It needs nothing but Python, so that it starts
+quickly, and knows nothing of the gateway. What it does wrong is done on purpose; `echo`, `mirror`,
+`hold` and `report` are honest.
 """
 
 import json
@@ -10,13 +11,17 @@ import os
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from itertools import cycle
 from typing import Any
 
 REVISION = "2025-11-25"
+MODERN = "2026-07-28"
 MISDELIVERED = "this answer was not for you"
 LONG_INSTRUCTIONS = "Read me. " * 120_000
+
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 BANNERS: tuple[bytes, ...] = (
     b"Server listening on stdio (pid 4711)",
@@ -42,8 +47,15 @@ BROKEN_TEXT: dict[str, tuple[bytes, ...]] = {
 class Hostile:
     """One run of the server."""
 
-    def __init__(self, handshake: str) -> None:
+    def __init__(self, handshake: str, *, modern: bool = False) -> None:
         self.handshake = handshake
+        self.modern = modern
+        self.complete = {"resultType": "complete"} if modern else {}
+        """What every result of the modern era says of itself."""
+        self.listener: object = None
+        """The request that listens for changes, in that era."""
+        self.calls: Counter[str] = Counter()
+        """How often each text was to be echoed: a call that was made twice stands out."""
         self.held: list[tuple[int, str]] = []
         self.list_count = 0
         self.cancelled: list[int] = []
@@ -79,24 +91,33 @@ class Hostile:
             self.cancelled.append(message["params"]["requestId"])
         elif id is None or method is None:
             return
-        elif method == "initialize":
-            self.initialize(id)
+        elif method == ("server/discover" if self.modern else "initialize"):
+            self.introduce(id)
         elif method == "tools/list":
             self.list_count += 1
-            self.answer(id, {"tools": self.listed()})
+            self.answer(id, {**self.complete, "tools": self.listed()})
+        elif method == "subscriptions/listen":
+            self.listener = id
+            self.tell("subscriptions/acknowledged", notifications={"toolsListChanged": True})
         elif method == "tools/call":
             self.call(id, line, message["params"])
         else:
             self.send({"id": id, "error": {"code": -32601, "message": "Method not found"}})
 
-    def initialize(self, id: int) -> None:
+    def introduce(self, id: int) -> None:
         if self.handshake == "hang":
             return
+        revision = MODERN if self.modern else REVISION
+        if self.handshake == "wrong-version":
+            revision = "1999-12-31"
         result: dict[str, Any] = {
-            "protocolVersion": "1999-12-31" if self.handshake == "wrong-version" else REVISION,
             "capabilities": {"tools": {"listChanged": True}},
             "serverInfo": {"name": "hostile", "version": "1"},
         }
+        if self.modern:
+            result |= {**self.complete, "supportedVersions": [revision]}
+        else:
+            result["protocolVersion"] = revision
         if self.handshake == "long-instructions":
             result["instructions"] = LONG_INSTRUCTIONS
         self.answer(id, result)
@@ -117,13 +138,14 @@ class Hostile:
     # Honest tools.
 
     def echo(self, id: int, text: str) -> None:
+        self.calls[text] += 1
         self.answer_text(id, text)
 
     def mirror(self, id: int, line: bytes) -> None:
         """Answer with the arguments as they stood on the wire."""
         found = re.search(rb'"arguments":(\{.*\})\}\}\s*\Z', line, re.DOTALL)
         raw = b"null" if found is None else found[1]
-        self.write(_answer_line(id, b'{"content":[],"structuredContent":%b}' % raw))
+        self.answer_around(id, raw)
 
     def hold(self, id: int, text: str) -> None:
         """Answer when released."""
@@ -136,6 +158,7 @@ class Hostile:
             "cancelled": len(self.cancelled),
             "held": len(self.held),
             "unsound": self.unsound_count,
+            "twice": sum(times > 1 for times in self.calls.values()),
         }
         self.answer_text(id, json.dumps(seen))
 
@@ -153,7 +176,7 @@ class Hostile:
             for _ in range(banners):
                 self.write(next(noise) + b"\n")
             if text == victim:
-                good = _answer_line(call, json.dumps(_text_result("@")).encode())
+                good = _answer_line(call, json.dumps(self.text_result("@")).encode())
                 self.write(good.replace(b"@", b"bad \xff text"))
             else:
                 for _ in range(1 + twice):
@@ -166,12 +189,11 @@ class Hostile:
 
     def answer_raw(self, id: int, literal: str) -> None:
         """Answer with a literal that a JSON library would write otherwise."""
-        result = b'{"content":[],"structuredContent":{"value":%b}}' % literal.encode()
-        self.write(_answer_line(id, result))
+        self.answer_around(id, b'{"value":%b}' % literal.encode())
 
     def big(self, id: int, size: int) -> None:
         """Answer with a line of exactly this many bytes."""
-        empty = len(_answer_line(id, json.dumps(_text_result("")).encode())) - 1
+        empty = len(_answer_line(id, json.dumps(self.text_result("")).encode())) - 1
         self.answer_text(id, filling(size - empty))
 
     def endless(self, id: int, size: int) -> None:
@@ -203,7 +225,7 @@ class Hostile:
         bad = [f'"{id}"', f"{id}.0", "null", "true", f"[{id}]", f'{{"id":{id}}}', "", "-1"]
         bad += [f"{id + 1000}", f"{id}e0", f"0{id}", f"{10**40}", f"{id - 1}"]
         bad += [str(call) for call, _ in self.held]
-        payload = json.dumps(_text_result(MISDELIVERED)).encode()
+        payload = json.dumps(self.text_result(MISDELIVERED)).encode()
         for number in range(count):
             self.write(_answer_line(bad[number % len(bad)], payload))
         self.answer_text(id, "mine")
@@ -213,9 +235,9 @@ class Hostile:
         """Say again and again that the list has changed, which it has each time it is read."""
         self.restless = True
         burst = max(1, per_second // 50)
-        line = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
         for _ in range(count // burst):
-            self.write(line * burst)
+            for _ in range(burst):
+                self.tell("tools/list_changed")
             time.sleep(burst / per_second)
         self.restless = False
         self.answer_text(id, "calm")
@@ -235,11 +257,26 @@ class Hostile:
 
     # The wire.
 
+    def text_result(self, text: str) -> dict[str, Any]:
+        return {**self.complete, "content": [{"type": "text", "text": text}]}
+
     def answer_text(self, id: int, text: str) -> None:
-        self.answer(id, _text_result(text))
+        self.answer(id, self.text_result(text))
+
+    def answer_around(self, id: int, raw: bytes) -> None:
+        """Answer with structured content as it stands."""
+        result = {**self.complete, "content": [], "structuredContent": "@"}
+        around = json.dumps(result, separators=(",", ":")).encode()
+        self.write(_answer_line(id, around.replace(b'"@"', raw)))
 
     def answer(self, id: int, result: dict[str, Any]) -> None:
         self.write(_answer_line(id, json.dumps(result).encode()))
+
+    def tell(self, what: str, **params: Any) -> None:
+        """A notification for whoever listens."""
+        if self.modern:
+            params["_meta"] = {SUBSCRIPTION: self.listener}
+        self.send({"method": f"notifications/{what}", "params": params})
 
     def send(self, message: dict[str, Any]) -> None:
         self.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
@@ -255,10 +292,6 @@ def filling(size: int) -> str:
     """A text of this size; the period is odd, so that no two pieces of a power of two agree."""
     period = "".join(f"{number:07x}" for number in range(9_999))
     return (period * (size // len(period) + 1))[:size]
-
-
-def _text_result(text: str) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": text}]}
 
 
 def _answer_line(id: object, result: bytes) -> bytes:
@@ -277,6 +310,8 @@ def _write(fd: int, raw: bytes) -> None:
 
 if __name__ == "__main__":
     try:
-        Hostile(sys.argv[1] if len(sys.argv) > 1 else "").run()
+        words = sys.argv[1:]
+        handshake = next((word for word in words if word != "modern"), "")
+        Hostile(handshake, modern="modern" in words).run()
     except BrokenPipeError:
         os._exit(0)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from tests.harness import DEMO, WAIT_SECONDS, Message, write_config
-from tests.reliability.probe import (
+from tests.rig.probe import (
     FAULT_WORDS,
     NEIGHBOUR_PAUSE_SECONDS,
     RSS_GROWTH_BYTES_MAX,
@@ -26,7 +26,7 @@ from tests.reliability.probe import (
     peak,
     text_of,
 )
-from tests.reliability.visitors import Fields, Hangup, Visitor, Wire, head
+from tests.rig.visitors import Fields, Hangup, Visitor, Wire, head, tool_call
 
 TOKEN: Final = f"probe-{uuid4().hex}"
 """Of the neighbour, where the gateway asks for tokens."""
@@ -44,6 +44,8 @@ class Served:
         """What the neighbour has to send to be let in."""
         self.growth_bytes_max = RSS_GROWTH_BYTES_MAX
         self.neighbour_calls = 0
+        self.turns_away = False
+        """Whether everybody, the neighbour too, may be asked to come later for a while."""
         self.calls_owed = 0
         """Calls that the test has made, and that must stand in the journal."""
         self.secrets: list[str] = []
@@ -132,7 +134,10 @@ class Served:
             with closing(Visitor(self.port, self.fields)) as visitor:
                 while not self._over.is_set() and self._grievance is None:
                     text = f"{self.neighbour_calls}"
-                    answer = visitor.call("neighbour__echo", text=text)
+                    reply = visitor.send(tool_call("neighbour__echo", {"text": text}))
+                    answer = reply.message
+                    if self.turns_away and reply.status == 503 and reply.get("retry-after"):
+                        continue
                     if "result" not in answer or answer["result"]["content"][0]["text"] != text:
                         self._grievance = f"{answer}"
                     self.neighbour_calls += 1
@@ -153,6 +158,7 @@ def served(
     *,
     tokens: bool = False,
     files_max: int | None = None,
+    memory_bytes_max: int | None = None,
     **rest: Any,
 ) -> Iterator[Served]:
     """A gateway with these servers and a neighbour; at the end all that must hold is checked."""
@@ -166,7 +172,8 @@ def served(
         rest["gateway"] = {**rest.get("gateway", {}), "tokens": _tokens(rest)}
     config, state = write_config(tmp_path, entries, **rest), tmp_path / "state"
     argv = [
-        *([] if files_max is None else ["sh", "-c", f'ulimit -n {files_max}; exec "$@"', "sh"]),
+        *_limited("-n", files_max),
+        *_limited("-v", memory_bytes_max and memory_bytes_max // 1024),
         *(sys.executable, "-m", "anyport", "serve", "--port", "0", "--json"),
         *("--config", str(config), "--state-dir", str(state)),
     ]
@@ -190,6 +197,11 @@ def served(
         there.end()
     finally:
         there.kill()
+
+
+def _limited(which: str, most: int | None) -> list[str]:
+    """What has to stand before a command that may use no more of something."""
+    return [] if most is None else ["sh", "-c", f'ulimit {which} {most}; exec "$@"', "sh"]
 
 
 def _tokens(rest: Mapping[str, Any]) -> Message:

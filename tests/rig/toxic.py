@@ -1,7 +1,8 @@
 """A link between the gateway and a server that is slow, lossy or broken, as it is told to be.
 
 Knows bytes and sockets; what travels over it is not its business. Each connection takes the
-poison that is set when something is first said on it.
+poison that is set when something is first said on it. `TOXICS` has the usual ones by the names
+they have elsewhere; `Link.down` is the eighth.
 """
 
 import select
@@ -9,8 +10,8 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -36,10 +37,53 @@ class Poison:
     then: str = "cut"
     """cut | reset | hush (nothing comes any more) | half (no more is sent, but still read)."""
     close_seconds: float = 0.0
-    """Between the server's end and ours."""
+    """Between the server's end, or the silence, and ours; a silence of 0 seconds never ends."""
 
 
 HEALTH: Final = Poison()
+
+
+def latency(seconds: float) -> Poison:
+    """Every portion comes later."""
+    return Poison(latency_seconds=seconds)
+
+
+def bandwidth(bytes_per_second: float) -> Poison:
+    """No more than this passes in a second."""
+    return Poison(
+        piece_bytes=max(1, int(bytes_per_second / 100)), bytes_per_second=bytes_per_second
+    )
+
+
+def slow_close(seconds: float) -> Poison:
+    """The end comes later than all the rest."""
+    return Poison(close_seconds=seconds)
+
+
+def timeout(seconds: float = 0.0) -> Poison:
+    """Nothing passes at all; after a time, if it is not 0, the connection is closed."""
+    return Poison(after_bytes=0, then="hush", close_seconds=seconds)
+
+
+def reset_peer(after_bytes: int = 0) -> Poison:
+    """The connection is reset after so many bytes."""
+    return Poison(after_bytes=after_bytes, then="reset")
+
+
+def slicer(piece_bytes: int) -> Poison:
+    """What is sent in one piece arrives in many."""
+    return Poison(piece_bytes=piece_bytes)
+
+
+def limit_data(after_bytes: int) -> Poison:
+    """The connection is closed after so many bytes."""
+    return Poison(after_bytes=after_bytes)
+
+
+TOXICS: Final[Mapping[str, Callable[..., Poison]]] = {
+    toxic.__name__: toxic
+    for toxic in (latency, bandwidth, slow_close, timeout, reset_peer, slicer, limit_data)
+}
 
 
 class Link:
@@ -54,32 +98,49 @@ class Link:
         self._tls = tls
         self._listener = socket.create_server(("127.0.0.1", port), backlog=128)
         self.port: int = self._listener.getsockname()[1]
+        self.path = urlsplit(url).path
         self._open: set[socket.socket] = set()
         self._fresh: set[socket.socket] = set()
         """Connections on which nothing has been passed on yet: they take whatever poison comes."""
         self._over = threading.Event()
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._start()
+
+    def _start(self) -> None:
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/mcp"
+        return f"http://127.0.0.1:{self.port}{self.path}"
+
+    def lead_to(self, url: str) -> None:
+        """Pass on to another server from now on: the one that was there has moved."""
+        self._port = urlsplit(url).port
 
     def cut_all(self) -> None:
         """Close every connection that is in use."""
         _shut(self._open)
 
-    def close(self) -> None:
-        """Listen no more, and close every connection."""
-        self._over.set()
+    def down(self) -> None:
+        """Listen no more, and close every connection: whoever comes is refused."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         _shut(self._open | self._fresh)
 
-    def _accept(self) -> None:
+    def up(self) -> None:
+        """Listen again where one listened before."""
+        self._listener = socket.create_server(("127.0.0.1", self.port), backlog=128)
+        self._start()
+
+    def close(self) -> None:
+        """Be down for good, and wait for nothing any more."""
+        self._over.set()
+        self.down()
+
+    def _accept(self, listener: socket.socket) -> None:
         while True:
             try:
-                near, _ = self._listener.accept()
+                near, _ = listener.accept()
             except OSError:
                 return
             self.connections += 1
@@ -87,22 +148,23 @@ class Link:
             threading.Thread(target=self._serve, args=(near,), daemon=True).start()
 
     def _serve(self, accepted: socket.socket) -> None:
-        near = accepted
-        with suppress(OSError):
+        with ExitStack() as stack, suppress(OSError):
+            near = accepted
+            stack.callback(self._fresh.discard, accepted)
+            stack.callback(accepted.close)
             self.first_bytes.append(near.recv(1, socket.MSG_PEEK))
             if self._tls is not None:
-                near = self._tls.wrap_socket(near, server_side=True)
-            far = socket.create_connection(("127.0.0.1", self._port))
+                near = stack.enter_context(self._tls.wrap_socket(near, server_side=True))
+            far = stack.enter_context(socket.create_connection(("127.0.0.1", self._port)))
+            stack.callback(self._open.difference_update, {near, far})
             self._open |= {near, far}
             self._fresh.discard(accepted)
             turn = threading.Lock()
             onward = threading.Thread(target=self._pass_on, args=(near, far, turn), daemon=True)
             onward.start()
-            self._pass_back(far, near, self.poison(), turn)
+            with suppress(OSError):
+                self._pass_back(far, near, self.poison(), turn)
             onward.join(WAIT_SECONDS)
-            self._open -= {near, far}
-            far.close()
-        near.close()
 
     def _pass_on(self, near: socket.socket, far: socket.socket, turn: threading.Lock) -> None:
         with suppress(OSError, ValueError):  # The other thread may have closed it meanwhile.
@@ -136,6 +198,9 @@ class Link:
         if poison.then == "reset":
             near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             near.shutdown(socket.SHUT_RD)  # It is closed once nobody reads it any more.
+        elif poison.then == "hush" and poison.close_seconds:
+            self._over.wait(poison.close_seconds)
+            near.shutdown(socket.SHUT_RDWR)
         elif poison.then == "hush":
             while far.recv(PORTION_BYTES):
                 pass
@@ -147,7 +212,9 @@ class Link:
 
 def _receive(near: socket.socket, turn: threading.Lock) -> bytes:
     """What has come; TLS must not be read and written at the same time."""
-    select.select([near], [], [])
+    come = select.poll()
+    come.register(near, select.POLLIN)
+    come.poll()
     with turn:
         return near.recv(PORTION_BYTES)
 
@@ -166,6 +233,15 @@ def linked(url: str, *, tls: ssl.SSLContext | None = None) -> Iterator[Link]:
         yield link
     finally:
         link.close()
+
+
+@contextmanager
+def deserted() -> Iterator[int]:
+    """A port where nobody listens, and which no other program is given meanwhile."""
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # Who asks for it may have it.
+        kept.bind(("127.0.0.1", 0))
+        yield kept.getsockname()[1]
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from anyport.config import load
 from anyport.gateway.deadlines import Term
@@ -15,6 +15,9 @@ from anyport.gateway.serving import http_ingress
 from anyport.gateway.track import Run
 from anyport.ingress.http.server import HttpIngress
 from tests.harness import WAIT_SECONDS, write_config
+from tests.rig.scale import scaled
+
+SCENE_SECONDS_MAX: Final = scaled(WAIT_SECONDS, full=3600.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +61,7 @@ def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run a scene, which must come to an end."""
 
     async def bounded() -> None:
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(SCENE_SECONDS_MAX):
             await scene()
 
     asyncio.run(bounded())

@@ -12,15 +12,16 @@ from functools import cache
 from typing import Final
 
 from tests.journeys.behind import Back, Heard, Script
-from tests.reliability.probe import MIB
+from tests.rig.probe import MIB
+from tests.rig.scale import scaled
 
 MESSAGE_BYTES_MAX: Final = MIB
 """What a message of the servers here may have."""
-BOMB_BYTES: Final = 256 * MIB  # In full ten gigabytes.
+BOMB_BYTES: Final = scaled(256, full=10 * 1024) * MIB
 ENDLESS_BYTES: Final = 64 * MIB
 FAR_SECONDS: Final = 10**9
 TRICKLE_SECONDS: Final = 0.05
-"""Between two bytes; nobody would wait for the thousands of them. In full a second."""
+"""Between two bytes; nobody would wait for the thousands of them."""
 
 JSON: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 EVENTS: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -144,8 +145,6 @@ WILD: Final[Mapping[str, Wild]] = {
     "another_message": answers(200, b'{"hello": "world"}', "application/json", NO_MESSAGE),
     "an_array": answers(200, b"[]", "application/json", NO_MESSAGE),
     "a_promise": answers(202, b"", "", "accepted the request (HTTP 202) but did not answer it"),
-    "much_later": answers(503, b"", "", "HTTP 503", Retry_After=f"{FAR_SECONDS}"),
-    "too_often": answers(429, b"", "", "HTTP 429", Retry_After=f"{FAR_SECONDS}"),
     "a_wall": answers(401, b"", "", "wants authorization (HTTP 401): set headers"),
     "a_circle": redirects(307, "@", NOT_FOLLOWED),
     "a_longer_circle": redirects(308, "@?x", NOT_FOLLOWED),
@@ -165,6 +164,12 @@ WILD: Final[Mapping[str, Wild]] = {
     "a_byte_at_a_time": trickles(JSON + of_length(b" " * 10_000)),
     "a_head_at_a_time": trickles(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1_000),
 }
+
+LATER: Final[Mapping[str, Wild]] = {
+    "much_later": answers(503, b"", "", "HTTP 503", Retry_After=f"{FAR_SECONDS}"),
+    "too_often": answers(429, b"", "", "HTTP 429", Retry_After=f"{FAR_SECONDS}"),
+}
+"""Replies after which a server gets no calls for a while, because it has asked for that."""
 
 
 def fine(other: Script) -> Script:

@@ -14,8 +14,8 @@ from typing import Final
 from uuid import uuid4
 
 from tests.harness import MODERN_META, Message
-from tests.reliability.visitors import STREAM, Fields, head, post, request, tool_call
-from tests.reliability.visitors import modern as modern_post
+from tests.rig.visitors import STREAM, Fields, head, post, request, tool_call
+from tests.rig.visitors import modern as modern_post
 
 TOKEN: Final = "the same for all"
 LEVEL: Final = "info"
@@ -56,6 +56,10 @@ class Line:
     @classmethod
     async def open(cls, port: int) -> "Line":
         return cls(*await asyncio.open_connection("127.0.0.1", port, limit=BUFFER_BYTES))
+
+    def write(self, raw: bytes) -> None:
+        """Send bytes, and wait for nothing."""
+        self._writer.write(raw)
 
     async def ask(self, raw: bytes) -> tuple[int, dict[str, str]]:
         """Send a request; status and header fields of the response."""

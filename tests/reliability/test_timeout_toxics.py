@@ -1,0 +1,115 @@
+"""Bad links: whatever happens on the way, every call ends in its time, and says what ended it."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from functools import partial
+from typing import Final
+
+import pytest
+
+from anyport.protocol.timeouts import Timeout
+from tests.journeys.behind import Script, Web, legacy, modern
+from tests.reliability.conftest import Serve
+from tests.rig.probe import eventually
+from tests.rig.scale import measured, scaled
+from tests.rig.toxic import HEALTH, TOXICS, Poison, linked
+from tests.rig.visitors import Visitor
+from tests.rig.wild import fine, nothing_else
+
+pytestmark = pytest.mark.slow
+
+CALLS: Final = scaled(6, full=10_000)  # With each toxic.
+CALLERS: Final = scaled(1, full=25)
+LATE_SECONDS_MAX: Final = 1.0
+"""Every call is over within its time and this."""
+
+FIRST_BYTE: Final = Timeout.FIRST_BYTE
+REFUSED: Final = "no connection: connection refused"
+CUT: Final = "failed to answer: it closed the connection before its reply was complete"
+
+TOXIC: Final[dict[str, tuple[Poison, set[Timeout | str]]]] = {
+    "latency": (TOXICS["latency"](30), {FIRST_BYTE}),
+    "bandwidth": (TOXICS["bandwidth"](20), {Timeout.TOTAL}),
+    "slow_close": (TOXICS["slow_close"](30), {"good"}),
+    "timeout": (TOXICS["timeout"](), {FIRST_BYTE}),
+    "a silence in the middle": (Poison(after_bytes=60, then="hush"), {Timeout.STREAM_IDLE}),
+    "reset_peer": (TOXICS["reset_peer"](), {CUT}),
+    "slicer": (TOXICS["slicer"](1), {"good"}),
+    "limit_data": (TOXICS["limit_data"](60), {CUT}),
+}
+ALLOWED_SECONDS: Final = {Timeout.TOTAL: 2.0, FIRST_BYTE: 0.5, Timeout.STREAM_IDLE: 0.7}
+
+
+Ending = tuple[Timeout | str, float]
+
+
+def ending(visitor: Visitor) -> Ending:
+    """How a call ends, and after how long."""
+    began = time.monotonic()
+    answer = visitor.call("far__fine", text="x" * 200)
+    took = time.monotonic() - began
+    if "error" not in answer:
+        return "good", took
+    error = answer["error"]
+    name = error["data"].get("timeout")
+    return (Timeout(name) if name else error["message"].removeprefix("Server 'far' ")), took
+
+
+def endings(port: int) -> list[Ending]:
+    """How the calls of all callers end."""
+
+    def some(_: int) -> list[Ending]:
+        visitor = Visitor(port)
+        try:
+            return [ending(visitor) for _ in range(CALLS // CALLERS)]
+        finally:
+            visitor.leave()
+
+    with ThreadPoolExecutor(CALLERS) as pool:
+        return [each for share in pool.map(some, range(CALLERS)) for each in share]
+
+
+def _same(poison: Poison) -> Poison:
+    return poison
+
+
+@pytest.mark.parametrize("era", [modern, legacy])
+def test_every_call_over_a_bad_link_ends_in_its_time_and_says_which(
+    serve: Serve, era: Callable[..., Script]
+) -> None:
+    with ExitStack() as stack:
+        web = stack.enter_context(Web(era(fine(nothing_else), "fine")))
+        link = stack.enter_context(linked(web.url))
+        far = {
+            "url": link.url,
+            "breaker": False,
+            "retry": "never",
+            "timeout": ALLOWED_SECONDS[Timeout.TOTAL],
+            "firstByteSeconds": ALLOWED_SECONDS[FIRST_BYTE],
+            "streamIdleSeconds": ALLOWED_SECONDS[Timeout.STREAM_IDLE],
+        }
+        there = stack.enter_context(serve({"far": far}))
+        visitor = stack.enter_context(closing(Visitor(there.port)))
+        assert ending(visitor)[0] == "good"
+        for name, (poison, allowed) in TOXIC.items():
+            link.poison = partial(_same, poison)
+            link.cut_all()
+            eventually(lambda: ending(visitor)[0] in allowed, name)  # noqa: B023
+            ended = endings(there.port)
+            assert {how for how, _ in ended} == allowed, name
+            for how, took in ended:
+                most = ALLOWED_SECONDS.get(how, 2.0) if isinstance(how, Timeout) else 2.0
+                assert took <= most + LATE_SECONDS_MAX, (name, how)
+            measured(**{name.replace(" ", "_"): CALLS})
+            there.calls_owed += CALLS
+
+            link.poison = lambda: HEALTH
+            link.cut_all()
+            eventually(lambda: ending(visitor)[0] == "good", f"health after {name}")
+
+        link.down()
+        eventually(lambda: ending(visitor)[0] == f"is not running: {REFUSED}", "down")
+        link.up()
+        eventually(lambda: ending(visitor)[0] == "good", "it is up again")
