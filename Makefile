@@ -6,10 +6,11 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 COMPILE := $(BIN)/uv pip compile -qU --universal --generate-hashes --no-annotate --no-header
 
-.PHONY: run check test lint real-env bench compatibility fix lock clean help
+.PHONY: run check test lint real-env bench compatibility soak fix lock clean help
 
 run: .venv/run.stamp  # the gateway over HTTP, with the demo server behind it
-	@cd .venv && XDG_CONFIG_HOME='$(CURDIR)/.venv' bin/anyport serve  # No configuration is there.
+	@trap : INT; cd .venv && XDG_CONFIG_HOME='$(CURDIR)/.venv' bin/anyport serve \
+	  || [ $$? -eq 130 ]  # No configuration is there, and Ctrl-C is no failure.
 
 check: lint  # the quick gate: under a minute
 	$(BIN)/pytest -n auto -m "not slow and not real"
@@ -35,6 +36,9 @@ bench: .venv/run.stamp  # Anyport beside nginx and other proxies; writes docs/pe
 compatibility: .venv/dev.stamp  # every client to every server; writes docs/compatibility.md
 	$(BIN)/python tools/compatibility.py
 
+soak: .venv/dev.stamp  # reliability at full scale, for hours; writes docs/soak.md
+	$(BIN)/python tools/soak.py
+
 fix: .venv/dev.stamp  # puts right what the linter and the formatter can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -43,7 +47,7 @@ lock: $(BIN)/pip  # renews requirements/
 	$(PIP) uv
 	$(COMPILE) pyproject.toml -o requirements/run.txt
 	$(COMPILE) --group build -o requirements/build.txt
-	$(COMPILE) pyproject.toml --group dev -o requirements/dev.txt \
+	$(COMPILE) pyproject.toml --extra otel --group dev -o requirements/dev.txt \
 	  -c requirements/run.txt -c requirements/build.txt
 
 clean:  # removes environments and caches

@@ -6,6 +6,7 @@ reverse proxy, or for the direct way; `rival` is the row that a peer is held aga
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from bench.client import Call, Era
@@ -49,6 +50,8 @@ class Comparison:
 
 
 ERAS: Final[tuple[Era, ...]] = ("legacy", "modern")
+CAPTURES: Final = ("off", "shape", "full")
+"""How much is recorded of a call."""
 BRIDGES: Final[tuple[tuple[Era, Era, str, Serve], ...]] = (
     ("modern", "legacy", "HTTP", Fleet.anyport_legacy),
     ("modern", "legacy", "stdio", Fleet.anyport_legacy_stdio),
@@ -115,6 +118,24 @@ COMPARISONS: Final = (
                 )
                 for era, other, server, serve in BRIDGES
             ),
+        ),
+    ),
+    Comparison(
+        name="capture",
+        title="What recording costs",
+        about="The small result, with nothing recorded of it but that it was called, with its "
+        "shape (the default), and with everything that was said.",
+        rows=tuple(
+            Row(
+                name=f"{level}, {server} server, {era}",
+                serve=partial(Fleet.anyport_capturing, level=level, server=server),
+                era=era,
+                children=server == "stdio",
+                base=None if level == "off" else f"off, {server} server, {era}",
+            )
+            for server in ("HTTP", "stdio")
+            for era in ERAS
+            for level in CAPTURES
         ),
     ),
     Comparison(

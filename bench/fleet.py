@@ -104,6 +104,12 @@ class Fleet(ExitStack):
         server = {"command": stub("mcpstdio"), "args": ["5"], "protocol": protocol}
         return self._anyport(name, {"s0": server})
 
+    def anyport_capturing(self, level: str, server: str) -> Served:
+        reached = {"command": stub("mcpstdio"), "args": ["5"]}
+        if server == "HTTP":
+            reached = {"url": self.stub().url}
+        return self._anyport(f"anyport-{level}-{server}", {"s0": reached | {"capture": level}})
+
     def anyport_listed(self) -> Served:
         url = self.listed_stub().url
         servers = {f"s{number}": {"url": f"{url}/{number}"} for number in range(LISTED_SERVERS)}

@@ -124,6 +124,17 @@ GOALS: Final = (
         for era, other in (("modern", "legacy"), ("legacy", "modern"))
         for server in ("HTTP", "stdio")
     ),
+    *(
+        _most(
+            f"CPU of a call, capture {level}, {server} server, {era}",
+            most,
+            "x off",
+            times("capture", f"{level}, {server} server, {era}"),
+        )
+        for level, most in (("shape", 1.1), ("full", 1.4))
+        for server in ("HTTP", "stdio")
+        for era in ("legacy", "modern")
+    ),
     _peer("CPU of mcp-proxy, stdio server", 25, "mcp-proxy, stdio", "Anyport, stdio"),
     _peer("CPU of FastMCP, shared session", 50, "FastMCP, shared session", "Anyport"),
     *_both(f"{REAL}, 16 connections", 0.95, "real", "Anyport", by="rps", connections=16),
