@@ -148,7 +148,7 @@ class Talk:
         assert self.tell("notifications/initialized") == []
         return answer["result"]
 
-    def _rested(self) -> None:
+    def _rested(self, _: Conversation) -> None:
         self.idle += 1
 
 

@@ -18,8 +18,9 @@ from anyport.gateway.hooks_action import Done, GivenUp, Occasion, Outcome
 from anyport.gateway.profile import Profile
 from anyport.protocol import meta
 from anyport.protocol.capability import NOTHING
-from anyport.protocol.errors import Pause, error_code
+from anyport.protocol.errors import error_code
 from anyport.protocol.exchange import (
+    NOBODY,
     Answered,
     Caller,
     Ending,
@@ -78,7 +79,7 @@ class Call:
             params=params,
             found=members.members(params),
             caller=_caller(profile.slug),
-            teller=_NOBODY,
+            teller=NOBODY,
             tell=lambda exchange, happening: _settle(ended, exchange, happening),
         )
         self._begin(exchange)
@@ -153,18 +154,3 @@ def _judged(ending: Ending, missing: tuple[str, ...]) -> Outcome:
             return GivenUp(words=f"the server refused ({error_code(error)}): {message or ''}")
         case Failed(fault):
             return GivenUp(words=fault.words(NEWEST_MODERN))
-
-
-class _Nobody:
-    """There is no client who could be told anything."""
-
-    mute = True
-
-    def note(self, *frames: bytes) -> None:
-        """Something on the way."""
-
-    def end(self, frame: bytes, code: int | None = None, pause: Pause | None = None) -> None:
-        """The answer comes as an ending, not as a frame."""
-
-
-_NOBODY: Final = _Nobody()

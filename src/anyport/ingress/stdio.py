@@ -148,7 +148,7 @@ class StdioIngress:
 
     async def run(self) -> None:
         """Serve the client until its input has ended and everything is answered."""
-        self.conversation.on_idle = self._check_done
+        self.conversation.on_idle = lambda _: self._check_done()
         self._watch()
         try:
             await self._done.wait()

@@ -15,7 +15,7 @@ from msgspec import Raw
 from anyport.protocol.batch import BATCH_MAX, Batch
 from anyport.protocol.capability import NOTHING, ClientCapabilities
 from anyport.protocol.errors import Fault, Situation, method_not_found
-from anyport.protocol.exchange import Answered, Caller, Exchange, Happening, Pending, Teller
+from anyport.protocol.exchange import NOBODY, Answered, Caller, Exchange, Happening, Pending, Teller
 from anyport.protocol.front import CANCELLED, ENDINGS, Relay, Tell, modern_caller, tell_ending
 from anyport.protocol.legacy_front import Description, LegacySession, initialize, tell_legacy
 from anyport.protocol.method import INITIALIZED, find_method
@@ -63,11 +63,11 @@ class Conversation:
         bytes_max: int = codec.INBOUND.bytes_max,
     ) -> None:
         self.session: LegacySession | None = None
-        self.on_idle: Callable[[], None] | None = None
+        self.on_idle: Callable[[Conversation], None] | None = None
         """Called whenever the last open request has its ending."""
         self._profile = profile
         self._relay = relay
-        self._teller = teller
+        self._teller: Teller = teller
         self._transport = transport
         self._new_session_id = new_session_id
         self._principal = principal
@@ -136,6 +136,9 @@ class Conversation:
         self.finish()
         self.cancel_all()
         self.leave()
+        self._teller = NOBODY  # What holds each other is not freed.
+        if self._caller is not None:
+            self._caller.memory.clear()
 
     def take_batch(self, raw: bytes, teller: Teller) -> bool:
         """Take a JSON array; False if nothing in it is answered."""
@@ -348,7 +351,7 @@ class Conversation:
 
     def _rest(self) -> None:
         if not self._open and self.on_idle is not None:
-            self.on_idle()
+            self.on_idle(self)
 
     def _legacy_caller(self) -> Caller:
         if self.session is not None and self.session.state not in (State.READY, State.CLOSED):

@@ -181,6 +181,21 @@ class Teller(Protocol):
         """The answer; with the code of the error, if it is one, and how the client is put off."""
 
 
+class Nobody:
+    """There is no client who could be told anything."""
+
+    mute = True
+
+    def note(self, *frames: bytes) -> None:
+        """Something on the way."""
+
+    def end(self, frame: bytes, code: int | None = None, pause: Pause | None = None) -> None:
+        """The answer."""
+
+
+NOBODY: Final = Nobody()
+
+
 class Session(Protocol):
     """A downstream legacy session, as the inside sees it."""
 

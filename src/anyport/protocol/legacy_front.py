@@ -21,6 +21,7 @@ from anyport.protocol.downgrade_question import inexpressible, question_for
 from anyport.protocol.errors import Fault, error_code, invalid_params
 from anyport.protocol.exchange import (
     MESSAGE,
+    NOBODY,
     Answered,
     Exchange,
     Failed,
@@ -121,7 +122,7 @@ class LegacySession:
         """Why it is over, once it is; for the record."""
         self.resumed = False
         """Whether it began in another process than this one; for the record."""
-        self._teller = teller
+        self._teller: Teller = teller
         self._question_ids = question_ids
         self._questions: dict[int, Question] = {}
         self._early: list[tuple[Question, Teller | None]] = []
@@ -131,6 +132,8 @@ class LegacySession:
     def take(self, step: Step) -> None:
         """Move along the session's table."""
         self.state = advance(self.state, step)
+        if self.state is State.CLOSED:
+            self._teller = NOBODY  # What holds each other is not freed.
         if self.state is State.READY and self._early:
             early, self._early = self._early, []
             for question, teller in early:

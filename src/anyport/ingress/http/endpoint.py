@@ -163,7 +163,7 @@ class Endpoint:
         take(conversation, inlet)
         if conversation.open_requests:
             self._lone.add(conversation)
-            conversation.on_idle = partial(self._lone.discard, conversation)
+            conversation.on_idle = self._lone.discard
 
     # Everything that is not a request.
 

@@ -153,8 +153,7 @@ class HttpSession:
     def close(self) -> None:
         """End the session and all its streams."""
         self.conversation.abandon()
-        for stream in self.shelf.streams.values():
-            stream.close()
+        self.shelf.close()
 
 
 class Sessions:

@@ -79,6 +79,13 @@ class Shelf:
             self._count -= len(oldest)
             self._bytes -= sum(map(len, oldest))
 
+    def close(self) -> None:
+        """End all streams, and keep nothing."""
+        streams, self.streams, self._kept = self.streams, {}, []
+        self._count = self._bytes = 0
+        for stream in streams.values():
+            stream.close()
+
     def after(self, stream: "Resumable", number: int) -> list[bytes]:
         """What a stream sent after an event."""
         return [
