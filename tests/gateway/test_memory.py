@@ -1,7 +1,12 @@
+import gc
 import subprocess
 import sys
+import weakref
+from collections.abc import Iterator
 
 import pytest
+
+from anyport.gateway.memory import Memory
 
 SCRIPT = """
 from pathlib import Path
@@ -34,3 +39,35 @@ def test_what_large_messages_took_is_given_back() -> None:
     assert ran.returncode == 0, ran.stderr
     unaided, *aided = map(int, ran.stdout.split())
     assert max(aided) <= 12, f"{unaided} MiB before, {aided} MiB after"
+
+
+class Knot:
+    """Holds itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture
+def patient() -> Iterator[None]:
+    """The collector does not come by itself."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("patient")
+def test_what_holds_itself_is_looked_for_only_where_some_is_to_be_expected() -> None:
+    memory = Memory()
+    first, second = weakref.ref(Knot()), weakref.ref(Knot())
+
+    memory.give_back()
+    assert first() is not None
+
+    memory.littered()
+    memory.give_back()
+    assert (first(), second()) == (None, None)
+
+    third = weakref.ref(Knot())
+    memory.give_back()
+    assert third() is not None

@@ -38,7 +38,16 @@ class FakeInside:
         self.profiles: dict[str, Any] = {}
         self.agreed: set[object] = set()
         """What is answered with yes."""
-        for name in ("metrics", "relay", "feed", "desk", "interest", "questions", "asides"):
+        for name in (
+            "memory",
+            "metrics",
+            "relay",
+            "feed",
+            "desk",
+            "interest",
+            "questions",
+            "asides",
+        ):
             setattr(self, name, Part(self.story, name, self.agreed))
 
     def note(self, event: str, status: str = "success", /, **metadata: object) -> None:
@@ -72,8 +81,17 @@ def test_a_failure_is_noted_with_its_reason(stage: Stage) -> None:
     assert event[1] == "failure"
     assert cast(Any, event[2])["error_message"] == "exit code 1"
     assert stage.inside.told == [
-        *("metrics.restarted", "gateway.backend_failed", "desk.lists_settled")
+        *("memory.littered", "metrics.restarted"),
+        *("gateway.backend_failed", "desk.lists_settled"),
     ]
+
+
+def test_what_has_ended_is_looked_for_in_memory(stage: Stage) -> None:
+    ends = (stage.reports.stopped, stage.reports.rested, stage.reports.retired)
+    for ended in ends:
+        ended(stage.server)
+
+    assert stage.inside.told.count("memory.littered") == len(ends)
 
 
 def test_a_server_that_took_too_long_is_noted_as_that(stage: Stage) -> None:
@@ -154,9 +172,8 @@ def test_a_server_that_was_stopped_for_want_of_use_is_noted_with_the_time(stage:
 
     stage.reports.rested(server)
 
-    assert stage.inside.story == [
-        ("gateway.backend_idle", "success", {"server": "s", "seconds": 30.0})
-    ]
+    event = ("gateway.backend_idle", "success", {"server": "s", "seconds": 30.0})
+    assert stage.inside.story[1:] == [event]
 
 
 def test_a_server_that_is_left_alone_and_taken_back_is_noted(stage: Stage) -> None:

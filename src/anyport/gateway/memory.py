@@ -34,15 +34,24 @@ class Memory:
     def __init__(self) -> None:
         """Before there are threads: what was set aside for them is never given back."""
         self._trim = _prepare()
+        self._littered = False
+
+    def littered(self) -> None:
+        """Something that may be large has ended, and parts of it hold each other."""
+        self._littered = True
 
     def collect(self) -> None:
         """Find what nobody can reach any more, and return all that lies idle."""
+        self._littered = False
         gc.collect()
         self._trim()
 
     def give_back(self) -> None:
         """Return what lies idle to the system, if that is much."""
-        self._trim()
+        if self._littered:
+            self.collect()
+        else:
+            self._trim()
 
 
 def _prepare() -> Callable[[], None]:

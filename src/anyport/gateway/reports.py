@@ -8,6 +8,7 @@ from anyport.gateway.cache import ListCache
 from anyport.gateway.desk import Desk
 from anyport.gateway.feed import Feed
 from anyport.gateway.interest import Interest
+from anyport.gateway.memory import Memory
 from anyport.gateway.metrics import Metrics
 from anyport.gateway.noting import Note
 from anyport.gateway.profile import Profile
@@ -38,6 +39,7 @@ STDERR_EVENTS_PER_SECOND_MAX: Final = 10
 class Inside(Protocol):
     """What of the gateway is told, once it is all there."""
 
+    memory: Memory
     metrics: Metrics
     profiles: dict[str, Profile]
     relay: Relay
@@ -94,6 +96,7 @@ class Reports:
 
     def failed(self, server: Server, reason: str) -> None:
         """A server broke, or could not be started."""
+        self._inside.memory.littered()
         self._inside.metrics.restarted(server.slug)
         timeout = server.timeout_of(reason)
         about: dict[str, MetadataValue] = {"server": server.slug}
@@ -128,10 +131,12 @@ class Reports:
 
     def stopped(self, server: Server) -> None:
         """A connection was closed because its session has ended."""
+        self._inside.memory.littered()
         self._inside.note("gateway.backend_stopped", server=server.slug, reason="session ended")
 
     def rested(self, server: Server) -> None:
         """A connection was closed because nobody used it."""
+        self._inside.memory.littered()
         seconds = server.config.idle_seconds
         self._inside.note("gateway.backend_idle", server=server.slug, seconds=seconds)
 
@@ -141,6 +146,7 @@ class Reports:
 
     def retired(self, server: Server) -> None:
         """A server that is no longer in the configuration has finished, and was stopped."""
+        self._inside.memory.littered()
         reason = "no longer in the configuration"
         self._inside.note("gateway.backend_stopped", server=server.slug, reason=reason)
 

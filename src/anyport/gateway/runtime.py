@@ -101,8 +101,8 @@ class Gateway:
         self.reports = Reports(self, self._cache)
         self.events = Events(state_dir, self.journal)
         self._deadlines = Deadlines()
-        self._memory = Memory()
-        pressure = Pressure(find_gauges, self._memory.collect)
+        self.memory = Memory()
+        pressure = Pressure(find_gauges, self.memory.collect)
         self.admission = Admission(config.gateway, pressure)
         self._awake: dict[str, Caller] = {}
         """Sessions whose servers have been started; an empty name for callers without one."""
@@ -144,7 +144,7 @@ class Gateway:
     async def __aenter__(self) -> Self:
         await self._chores.begin()
         self._record_begins()
-        self._later(MEMORY_SECONDS, self._memory.give_back)
+        self._later(MEMORY_SECONDS, self.memory.give_back)
         self.telemetry.start(self.journal, self.metrics, self._later)
         self.hooks.replace(self.config.hooks, self.config.gateway.hooks_match)
         self._later(LOOK_SECONDS if self._sole else 0, self._look_after)
@@ -340,6 +340,7 @@ class Gateway:
         try:
             await self.upkeep.look()
             await self.events.keep_up(lambda: not self._deadlines.terms)
+            self.memory.give_back()  # Whoever always has something to do never rests.
         finally:
             self._look_later()
 
@@ -352,7 +353,7 @@ class Gateway:
         finally:
             self._deadlines.asleep = not self._deadlines.terms
             if self._deadlines.asleep:
-                self._memory.give_back()
+                self.memory.give_back()
             else:
                 self._sweep_later()
 
