@@ -159,7 +159,7 @@ def test_a_server_that_falls_silent_does_not_use_up_the_connections_to_it(
 ) -> None:
     """It is told of every call that was given up, and does not even take that."""
     monkeypatch.setattr("anyport.upstream.http.client.CONNECTIONS_MAX", 8)
-    monkeypatch.setattr("anyport.upstream.http.channel.NOTE_SECONDS_MAX", 0.5)
+    monkeypatch.setattr("anyport.upstream.http.notes.NOTES_MAX", 4)
 
     async def scene() -> None:
         with Web(legacy(fine(nothing_else), "fine")) as web, linked(web.url) as link:

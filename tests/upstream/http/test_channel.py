@@ -14,7 +14,6 @@ from anyport.upstream.connection import Connection
 from anyport.upstream.http.channel import (
     ENDLESS_FACTOR,
     HttpChannel,
-    Note,
     Post,
     continued,
     hand_over,
@@ -43,7 +42,7 @@ class Plain(HttpChannel):
 
     def send(self, frame: bytes, call: Call | None) -> None:
         if not isinstance(call, Post):
-            self.client.request(self.outgoing.post(), frame, Note(self))
+            self.note(self.outgoing.post(), frame)
             return
         call.channel, call.frame, call.head = self, frame, self.outgoing.post()
         self.send_again(call)

@@ -15,6 +15,7 @@ from anyport.upstream.call import Call, Lost
 from anyport.upstream.connection import Connection
 from anyport.upstream.http.client import Client
 from anyport.upstream.http.line import Line, Trouble, TroubleKind
+from anyport.upstream.http.notes import Notes
 from anyport.upstream.http.outgoing import REDIRECTS_MAX, Outgoing, aimed, redirected
 from anyport.upstream.http.verdict import (
     UNREACHED,
@@ -37,9 +38,6 @@ FAREWELL_SECONDS: Final = 1.0
 """A server that has answered on a stream has at most this long to end it."""
 OK: Final = 200
 """A plain number: the enumeration is slow to compare, and every reply is."""
-NOTE_SECONDS_MAX: Final = 10.0
-"""For a server to take what is not answered: one that has gone silent must not use up all
-connections with it."""
 
 
 class HttpChannel:
@@ -57,6 +55,7 @@ class HttpChannel:
         self.connection: Connection
         """Whose frames these are: set before anything is sent."""
         self._on_over = on_over
+        self._notes = Notes(client, self.noticed)
         self.parting: set[Post] = set()
         """Calls that were answered on a stream which has not ended."""
         self._waits = False
@@ -79,9 +78,7 @@ class HttpChannel:
 
     def note(self, head: bytes, frame: bytes) -> None:
         """Send what is not answered."""
-        taker = Note(self)
-        self.client.request(head, frame, taker)
-        self.loop.call_later(NOTE_SECONDS_MAX, self.client.give_up, taker)
+        self._notes.send(head, frame)
 
     def part(self, post: "Post") -> None:
         """A call was answered on its stream: most servers end it then, and others must."""
@@ -220,32 +217,6 @@ class Post(Call):
     def _let_go(self) -> None:
         if self.held is not None:
             self.held.let_go()
-
-
-class Note:
-    """Takes what becomes of a request that has no answer."""
-
-    waits = None
-
-    def __init__(self, channel: HttpChannel) -> None:
-        self.line: Line | None = None
-        self._channel = channel
-
-    def answered(self, head: ReplyHead, body: bytes) -> None:
-        """Accepted or not: there is nobody to tell."""
-
-    def opened(self, head: ReplyHead) -> None:
-        """Nothing was asked."""
-
-    def portion(self, portion: bytes) -> None:
-        """Nothing was asked."""
-
-    def closed(self, trouble: Trouble | None) -> None:
-        """Nothing was asked."""
-
-    def failed(self, trouble: Trouble) -> None:
-        """It did not arrive."""
-        self._channel.noticed(trouble)
 
 
 def continued(before: EventSplitter | None, bytes_max: int) -> EventSplitter:
