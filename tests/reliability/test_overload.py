@@ -150,6 +150,11 @@ def session(port: int) -> Fields:
         return {"Mcp-Session-Id": wire.ask(post(hello())).get("mcp-session-id") or ""}
 
 
+def works(port: int, raw: bytes) -> bool:
+    """Whether a call is answered well; on a busy machine there may be none in so short a time."""
+    return any(each.good for each in load(port, [raw], 0.01))
+
+
 @pytest.mark.parametrize("limit", ["server", "client"])
 def test_five_times_too_much_is_refused_at_once_and_the_rest_is_done_as_ever(
     serve: Serve, limit: str
@@ -160,7 +165,7 @@ def test_five_times_too_much_is_refused_at_once_and_the_rest_is_done_as_ever(
         gateway["clientCallsMax"] = 2 * PLACES
     raw = modern(tool_call("busy__slow", WORK), {"Authorization": "Bearer crowd-token"})
     with serve({"busy": busy}, tokens=True, gateway=gateway) as there:
-        eventually(lambda: load(there.port, [raw], 0.01)[-1].good, "the server works")
+        eventually(lambda: works(there.port, raw), "the server works")
         alone = load(there.port, [raw], YARDSTICK_SECONDS)
         peak = load(there.port, [raw] * PLACES, YARDSTICK_SECONDS)
 
@@ -214,7 +219,7 @@ def test_one_who_asks_for_everything_at_once_does_not_delay_the_polite(
         ]
         hog = requests(0, greed)
         polite = [requests(number, [WORK])[0] for number in range(1, POLITE_CLIENTS + 1)]
-        eventually(lambda: load(there.port, hog[:1], 0.01)[-1].good, "the server works")
+        eventually(lambda: works(there.port, hog[0]), "the server works")
         alone = load(there.port, polite, YARDSTICK_SECONDS, every)
 
         async def together() -> tuple[list[Tale], list[Tale]]:

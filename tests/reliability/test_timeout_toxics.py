@@ -21,7 +21,7 @@ from tests.rig.wild import fine, nothing_else
 pytestmark = pytest.mark.slow
 
 CALLS: Final = scaled(6, full=10_000)  # With each toxic.
-CALLERS: Final = scaled(1, full=25)
+CALLERS: Final = scaled(1, full=25)  # More, and the link itself is late.
 LATE_SECONDS_MAX: Final = 1.0
 """Every call is over within its time and this."""
 
