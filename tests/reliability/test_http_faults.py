@@ -19,7 +19,7 @@ from tests.harness import WAIT_SECONDS
 from tests.journeys.behind import Back, Heard, Script, Web, legacy, modern
 from tests.reliability.conftest import Serve
 from tests.rig.inside import inside, play
-from tests.rig.probe import eventually, text_of
+from tests.rig.probe import MIB, eventually, text_of
 from tests.rig.scale import measured, scaled
 from tests.rig.serving import Served
 from tests.rig.toxic import HEALTH, Link, Poison, linked, unreachable
@@ -31,6 +31,8 @@ pytestmark = pytest.mark.slow
 CALLS: Final = scaled(40, full=10_000)  # With each poison.
 CALLERS: Final = scaled(8, full=100)
 SESSIONS: Final = scaled(60, full=1_000)
+LEFT_BYTES_MAX: Final = scaled(10, full=20) * MIB
+"""A hundred callers at once fill every cache, and the allocator keeps some of its peak."""
 LARGE_BYTES: Final = 20_000
 
 CUT: Final = "Server 'far' failed to answer: it closed the connection before its reply was complete"
@@ -106,6 +108,7 @@ def test_every_call_over_a_bad_link_ends_with_its_answer_or_the_right_reason(
         # Each failure is to be seen for itself, not only the first few.
         far = {"url": link.url, "timeout": 60, "breaker": False}
         with serve({"far": far, "hurried": {**far, "timeout": 1}}) as there:
+            there.growth_bytes_max = LEFT_BYTES_MAX
             for slug in ("far", "hurried"):
                 assert outcomes(there, CALLERS, slug) == {GOOD}
             for name, (poison, allowed) in POISONS.items():
