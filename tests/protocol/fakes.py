@@ -1,30 +1,30 @@
-"""The other sides of the protocol: a relay that writes down what it gets, a wire one can read."""
+"""Fakes on both sides of the protocol: a reply writer, a request handler, a client."""
 
 import json
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from anyport.protocol.capability import NOTHING, ClientCapabilities
+from anyport.protocol.adapters.client import UnroutedMessage
+from anyport.protocol.adapters.legacy_client import GatewayDescription
+from anyport.protocol.capabilities import NO_CAPABILITIES, ClientCapabilities
 from anyport.protocol.conversation import Conversation
-from anyport.protocol.errors import Pause
+from anyport.protocol.errors import RetryAfter
 from anyport.protocol.exchange import (
-    Again,
     Caller,
+    ClientAdapter,
     Exchange,
-    Front,
-    Happening,
+    ExchangeEvent,
+    PreparedCall,
     Question,
+    ReplyWriter,
     Session,
-    Teller,
 )
-from anyport.protocol.front import Aside
-from anyport.protocol.legacy_front import Description
-from anyport.protocol.method import METHODS
-from anyport.protocol.reading import PlainCall
-from anyport.protocol.revision import REVISIONS
-from anyport.wire import members
-from anyport.wire.frame import Failure, Notification, Result
-from anyport.wire.framing import Overlong
+from anyport.protocol.methods import METHODS
+from anyport.protocol.request import PlainCall
+from anyport.protocol.revisions import REVISIONS
+from anyport.wire import raw_json
+from anyport.wire.jsonrpc import Failure, Notification, Result
+from anyport.wire.lines import Overlong
 
 IDENTITY = b'{"name":"anyport","version":"0"}'
 META = {
@@ -34,25 +34,27 @@ META = {
 Json = dict[str, Any]
 
 
-class Wire:
+class FakeReplyWriter:
     """Keeps the frames that were sent."""
 
-    mute = False
+    reply_only = False
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
         self.codes: list[int | None] = []
-        """Of each answer, the code it came with."""
+        """The error code of each answer."""
 
-    def note(self, *frames: bytes) -> None:
+    def send_frames(self, *frames: bytes) -> None:
         self.frames += frames
 
-    def end(self, frame: bytes, code: int | None = None, pause: Pause | None = None) -> None:
+    def end(
+        self, frame: bytes, code: int | None = None, retry_after: RetryAfter | None = None
+    ) -> None:
         self.codes.append(code)
         self.frames.append(frame)
 
     def take(self) -> list[Any]:
-        """What was sent since the last look."""
+        """Return and forget the frames sent so far."""
         frames, self.frames = self.frames, []
         return [json.loads(frame) for frame in frames]
 
@@ -61,20 +63,22 @@ class Wire:
         return frame
 
 
-class FakeRelay:
-    """Takes exchanges and leaves them open, until a test ends them."""
+class FakeRequestHandler:
+    """Keeps exchanges open until a test ends them."""
 
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
         self.sessions: list[tuple[str, Session]] = []
         self.notifications: list[tuple[Session | None, Notification]] = []
-        self.asides: list[tuple[Caller, Aside, Result | Failure | None]] = []
+        self.recorded: list[tuple[Caller, UnroutedMessage, Result | Failure | None]] = []
         self.on_begin: Callable[[Exchange], None] = lambda exchange: None
         self.instructions: str | None = None
 
-    @property
-    def identity(self) -> bytes:
+    def server_info(self, profile: str) -> bytes:
         return IDENTITY
+
+    def find_unknown_method(self, caller: Caller, method: str) -> None:
+        """No unknown methods."""
 
     @property
     def last(self) -> Exchange:
@@ -84,76 +88,83 @@ class FakeRelay:
         self.exchanges.append(exchange)
         self.on_begin(exchange)
 
-    def again(
-        self, plain: PlainCall, caller: Caller, front: Front, teller: Teller, key: Hashable
-    ) -> Again | None:
+    def prepare_fast_call(
+        self,
+        plain: PlainCall,
+        caller: Caller,
+        client: ClientAdapter,
+        writer: ReplyWriter,
+        key: Hashable,
+    ) -> PreparedCall | None:
         return None
 
-    def describe(self, profile: str) -> Description:
-        return Description(IDENTITY, self.instructions)
+    def describe(self, profile: str) -> GatewayDescription:
+        return GatewayDescription(IDENTITY, self.instructions)
 
-    def opened(self, session: Session) -> None:
+    def on_session_opened(self, session: Session) -> None:
         self.sessions.append(("opened", session))
 
-    def closed(self, session: Session) -> None:
+    def on_session_closed(self, session: Session) -> None:
         self.sessions.append(("closed", session))
 
-    def heard(self, session: Session | None, notification: Notification) -> None:
-        self.notifications.append((session, notification))
+    def on_notification(self, caller: Caller, notification: Notification) -> None:
+        self.notifications.append((caller.session, notification))
 
-    def aside(self, caller: Caller, said: Aside, answer: Result | Failure | None = None) -> None:
-        self.asides.append((caller, said, answer))
+    def record_message(
+        self, caller: Caller, message: UnroutedMessage, answer: Result | Failure | None = None
+    ) -> None:
+        self.recorded.append((caller, message, answer))
 
 
-class Talk:
-    """One client's conversation with the gateway, over a fake relay."""
+class FakeClient:
+    """A client in a conversation with a fake request handler."""
 
     def __init__(self) -> None:
-        self.wire = Wire()
-        self.relay = FakeRelay()
+        self.writer = FakeReplyWriter()
+        self.handler = FakeRequestHandler()
         self.idle = 0
         self.conversation = Conversation(
             profile="default",
-            relay=self.relay,
-            teller=self.wire,
+            handler=self.handler,
+            writer=self.writer,
             transport="stdio",
-            new_session_id=lambda: f"session-{len(self.relay.sessions)}",
+            new_session_id=lambda: f"session-{len(self.handler.sessions)}",
         )
         self.conversation.on_idle = self._rested
 
-    def say(self, *messages: Json | list[Any] | bytes | Overlong) -> list[Any]:
-        """Send messages; what came back at once."""
+    def send(self, *messages: Json | list[Any] | bytes | Overlong) -> list[Any]:
+        """Send messages; returns the frames that follow at once."""
         for message in messages:
             raw = message if isinstance(message, bytes | Overlong) else json.dumps(message).encode()
-            self.conversation.receive(raw)
-        return self.wire.take()
+            for _ in self.conversation.receive(raw) or ():
+                pass
+        return self.writer.take()
 
     def ask(self, method: str, params: Any = None, id: Any = 1) -> list[Any]:
-        """Send a request of a legacy client."""
-        return self.say(request(method, params, id))
+        """Send a legacy request."""
+        return self.send(request(method, params, id))
 
     def ask_modern(self, method: str, params: Json | None = None, id: Any = 1) -> list[Any]:
-        """Send a request that needs no handshake."""
-        return self.say(request(method, {**(params or {}), "_meta": META}, id))
+        """Send a modern request."""
+        return self.send(request(method, {**(params or {}), "_meta": META}, id))
 
-    def tell(self, method: str, params: Any = None) -> list[Any]:
-        """Send a notification."""
+    def notify(self, method: str, params: Any = None) -> list[Any]:
         message = {"jsonrpc": "2.0", "method": method}
-        return self.say(message if params is None else {**message, "params": params})
+        return self.send(message if params is None else {**message, "params": params})
 
-    def shake_hands(self, revision: str = "2025-11-25", capabilities: Json | None = None) -> Any:
-        """Open a legacy session; the result of `initialize`."""
+    def handshake(self, revision: str = "2025-11-25", capabilities: Json | None = None) -> Any:
+        """Open a legacy session; returns the result of `initialize`."""
         params = {"protocolVersion": revision, "capabilities": capabilities or {}}
         (answer,) = self.ask("initialize", params, "hello")
-        assert self.tell("notifications/initialized") == []
+        assert self.notify("notifications/initialized") == []
         return answer["result"]
 
     def _rested(self, _: Conversation) -> None:
         self.idle += 1
 
 
-class Asked:
-    """A question, and the answers that came to it."""
+class FakeQuestion:
+    """A question and its answers."""
 
     def __init__(
         self,
@@ -180,7 +191,7 @@ def request(method: str, params: Any = None, id: Any = 1) -> Json:
 def caller(
     revision: str = "2025-11-25",
     session: Session | None = None,
-    capabilities: ClientCapabilities = NOTHING,
+    capabilities: ClientCapabilities = NO_CAPABILITIES,
     log_level: str | None = None,
 ) -> Caller:
     return Caller(
@@ -197,17 +208,17 @@ def exchange(
     by: Caller | None = None,
     id: bytes = b"1",
     params: bytes = b"{}",
-    teller: Wire | None = None,
-) -> tuple[Exchange, list[Happening]]:
-    """An exchange, and what it was told."""
-    told: list[Happening] = []
+    writer: FakeReplyWriter | None = None,
+) -> tuple[Exchange, list[ExchangeEvent]]:
+    """An exchange, and the events delivered to its client."""
+    events: list[ExchangeEvent] = []
     made = Exchange(
         id=id,
         method=METHODS[method],
         params=params,
-        found=members.members(params),
+        param_members=raw_json.members(params),
         caller=by or caller(),
-        teller=teller or Wire(),
-        tell=lambda _, happening: told.append(happening),
+        writer=writer or FakeReplyWriter(),
+        deliver=lambda _, event: events.append(event),
     )
-    return made, told
+    return made, events

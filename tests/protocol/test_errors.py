@@ -1,13 +1,16 @@
-"""Each situation has one code and one sentence in a revision; a server's error stays its own."""
+"""Faults: one code and message for each situation and revision; errors of servers stay their
+own."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
+import anyport
 from anyport.protocol import errors
-from anyport.protocol.errors import Fault, Situation, from_server
-from anyport.protocol.revision import REVISIONS
-from anyport.protocol.timeouts import Timeout
+from anyport.protocol.errors import Fault, Situation, Timeout, add_server_context
+from anyport.protocol.revisions import REVISIONS
 
 FIRST, LEGACY, MODERN = (REVISIONS[name] for name in ("2024-11-05", "2025-11-25", "2026-07-28"))
 
@@ -27,7 +30,7 @@ FIRST, LEGACY, MODERN = (REVISIONS[name] for name in ("2024-11-05", "2025-11-25"
         (Situation.EJECTED, -32000, -32603),
         (Situation.MISBEHAVED, -32000, -32603),
         (Situation.OVERLOADED, -32000, -32603),
-        # The ladder of modern requests is the only way into these, so they have one code.
+        # Modern requests only, so they have one code.
         (Situation.UNSUPPORTED_REVISION, -32022, -32022),
         (Situation.HEADER_MISMATCH, -32020, -32020),
         (Situation.MISSING_CAPABILITY, -32021, -32021),
@@ -46,7 +49,7 @@ def test_every_situation_has_its_row_above_and_a_label_of_its_own() -> None:
     assert len({situation.label for situation in Situation}) == 15
 
 
-def test_an_unknown_tool_is_told_in_the_words_of_the_revision() -> None:
+def test_an_unknown_tool_is_reported_as_the_revision_has_it() -> None:
     fault = errors.unknown_tool("a{b}c")
 
     assert json.loads(fault.render(FIRST)) == {"code": -32601, "message": "Tool not found: a{b}c"}
@@ -59,7 +62,7 @@ def test_faults_of_the_caller_say_what_is_wrong() -> None:
         "code": -32602,
         "message": "needs a name",
     }
-    assert errors.method_not_found("a/b").words(MODERN) == "Method not found: a/b"
+    assert errors.method_not_found("a/b").message_for(MODERN) == "Method not found: a/b"
 
 
 @pytest.mark.parametrize(
@@ -71,28 +74,30 @@ def test_faults_of_the_caller_say_what_is_wrong() -> None:
     ],
 )
 def test_a_server_that_gave_no_answer_is_named(situation: Situation, words: str) -> None:
-    rendered = json.loads(errors.lost("a", situation, "why").render(LEGACY))
+    rendered = json.loads(errors.server_failure("a", situation, "why").render(LEGACY))
 
     assert rendered == {"code": -32000, "message": words, "data": {"server": "a"}}
 
 
 def test_a_call_that_took_too_long_has_run_out_of_its_own_time() -> None:
-    assert errors.lost("a", Situation.TIMED_OUT, "60s") == errors.timed_out(
+    assert errors.server_failure("a", Situation.TIMED_OUT, "60s") == errors.timed_out(
         "a", Timeout.TOTAL, "60s"
     )
 
 
 def test_a_server_that_is_down_is_not_running() -> None:
-    assert errors.not_running("a", "why") == errors.lost("a", Situation.NOT_RUNNING, "why")
+    assert errors.not_running("a", "why") == errors.server_failure(
+        "a", Situation.NOT_RUNNING, "why"
+    )
 
 
 def test_only_a_modern_tool_call_gets_a_servers_fault_as_a_tool_result() -> None:
     down, unknown = errors.not_running("a", "why"), errors.unknown_tool("a")
 
-    assert down.as_tool_result("tools/call", MODERN)
-    assert not down.as_tool_result("tools/call", LEGACY)
-    assert not down.as_tool_result("prompts/get", MODERN)
-    assert not unknown.as_tool_result("tools/call", MODERN)
+    assert down.is_tool_result("tools/call", MODERN)
+    assert not down.is_tool_result("tools/call", LEGACY)
+    assert not down.is_tool_result("prompts/get", MODERN)
+    assert not unknown.is_tool_result("tools/call", MODERN)
 
 
 def test_a_tool_error_says_it_in_text() -> None:
@@ -111,6 +116,7 @@ def test_a_tool_error_says_it_in_text() -> None:
         (b',"data":"text"', {}),
         (b',"data":{"a":1.50,"server":"theirs"}', {"a": 1.5}),
         (b',"data":{"a":1,"a":2}', {}),
+        (b',"data":{"a":1,"Server":"theirs","OriginalError":{}}', {"a": 1}),
     ],
 )
 def test_a_servers_error_keeps_code_and_message_and_gains_context(
@@ -118,13 +124,13 @@ def test_a_servers_error_keeps_code_and_message_and_gains_context(
 ) -> None:
     error = b'{"code":-32050,"message":"no"%b}' % own
 
-    told = json.loads(from_server(error, "a"))
+    converted = json.loads(add_server_context(error, "a"))
 
-    assert (told["code"], told["message"]) == (-32050, "no")
-    assert told["data"] == {**kept, "server": "a", "originalError": json.loads(error)}
+    assert (converted["code"], converted["message"]) == (-32050, "no")
+    assert converted["data"] == {**kept, "server": "a", "originalError": json.loads(error)}
 
 
-def test_the_code_of_an_error_is_read_as_it_stands() -> None:
+def test_the_code_of_an_error_is_read() -> None:
     assert errors.error_code(b'{"code":-32022,"message":""}') == -32022
     assert errors.error_code(b"{}") is None
 
@@ -132,26 +138,26 @@ def test_the_code_of_an_error_is_read_as_it_stands() -> None:
 def test_who_is_turned_away_learns_when_to_come_back() -> None:
     fault = errors.overloaded("too much", own=True, seconds=3)
 
-    assert fault.pause == errors.Pause(429, 3)
+    assert fault.retry_after == errors.RetryAfter(429, 3)
     assert json.loads(fault.render(LEGACY))["data"] == {"retryAfterSeconds": 3}
-    assert not fault.as_tool_result("tools/call", MODERN)
-    assert errors.overloaded("too much", seconds=1).pause == errors.Pause(503, 1)
+    assert not fault.is_tool_result("tools/call", MODERN)
+    assert errors.overloaded("too much", seconds=1).retry_after == errors.RetryAfter(503, 1)
 
 
 def test_who_waits_for_a_busy_server_may_be_put_off_too() -> None:
-    busy = errors.lost("s", Situation.BUSY, "open calls: 128, waiting: 9")
-    assert busy.pause is None
+    busy = errors.server_failure("s", Situation.BUSY, "open calls: 128, waiting: 9")
+    assert busy.retry_after is None
 
-    put_off = errors.put_off(busy, errors.Pause(seconds=2))
+    put_off = errors.add_retry_after(busy, errors.RetryAfter(seconds=2))
 
-    assert put_off.pause == errors.Pause(None, 2)
+    assert put_off.retry_after == errors.RetryAfter(None, 2)
     assert json.loads(put_off.data or b"") == {"server": "s", "retryAfterSeconds": 2}
 
 
 def test_an_answer_that_could_not_be_kept_is_not_to_be_asked_for_again_unthinkingly() -> None:
-    fault = errors.lost("s", Situation.OVERLOADED, "9 bytes; the call was carried out")
+    fault = errors.server_failure("s", Situation.OVERLOADED, "9 bytes; the call was carried out")
 
-    assert fault.pause == errors.Pause(503)
+    assert fault.retry_after == errors.RetryAfter(503)
     assert "retryAfterSeconds" not in json.loads(fault.data or b"")
 
 
@@ -165,21 +171,24 @@ def test_an_answer_that_could_not_be_kept_is_not_to_be_asked_for_again_unthinkin
         (Timeout.STREAM_IDLE, "Server 's' why"),
         (Timeout.TOTAL, "Tool execution timeout (why)"),
         (Timeout.CAP, "Tool execution timeout (why in all, the timeoutMax of server 's')"),
-        (Timeout.ANSWER, "Tool execution timeout: nobody answered server 's' within why"),
+        (
+            Timeout.ANSWER,
+            "Tool execution timeout: the question of server 's' was not answered within why",
+        ),
         (Timeout.DRAIN, "The gateway is stopping, and server 's' has not answered in time"),
     ],
 )
-def test_a_call_whose_time_is_over_says_which(timeout: Timeout, words: str) -> None:
+def test_a_timeout_is_named_in_the_error(timeout: Timeout, words: str) -> None:
     fault = errors.timed_out("s", timeout, "why")
 
     assert (fault.message, fault.timeout) == (words, timeout)
     assert fault.situation is Situation.TIMED_OUT
     assert json.loads(fault.data or b"") == {"server": "s", "timeout": timeout.value}
-    assert fault.as_tool_result("tools/call", MODERN)
+    assert fault.is_tool_result("tools/call", MODERN)
 
 
 def test_a_server_that_gets_no_calls_says_when_it_may_again() -> None:
-    fault = errors.lost("a", Situation.EJECTED, "why", 26.2)
+    fault = errors.server_failure("a", Situation.EJECTED, "why", 26.2)
 
     assert json.loads(fault.render(LEGACY)) == {
         "code": -32000,
@@ -187,4 +196,22 @@ def test_a_server_that_gets_no_calls_says_when_it_may_again() -> None:
         "data": {"server": "a", "retryAfterSeconds": 27},
     }
     assert json.loads(fault.render(MODERN))["code"] == -32603
-    assert fault.as_tool_result("tools/call", MODERN)
+    assert fault.is_tool_result("tools/call", MODERN)
+
+
+# Timeouts.
+
+PAGE = Path(anyport.__file__).parents[2] / "docs" / "reference" / "timeouts.md"
+
+
+def test_the_names_are_words_that_fit_a_label() -> None:
+    names = [timeout.value for timeout in Timeout]
+
+    assert len(set(names)) == len(names) == 14
+    assert all(re.fullmatch("[a-z]+(-[a-z]+)?", name) for name in names)
+
+
+def test_the_page_of_timeouts_has_a_row_for_each_and_no_other() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \|", PAGE.read_text("utf-8"), re.MULTILINE)
+
+    assert rows == [timeout.value for timeout in Timeout]

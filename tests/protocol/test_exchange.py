@@ -1,29 +1,29 @@
-"""An exchange has one ending, a question one answer, and neither hears anything afterwards."""
+"""An exchange has one ending, a question one answer, and nothing follows."""
 
 import pytest
 
 from anyport.protocol.errors import invalid_params
-from anyport.protocol.exchange import Answered, Ending, Failed, Refused
-from anyport.wire.frame import Failure, Result
-from tests.protocol.fakes import Asked, Wire, exchange
+from anyport.protocol.exchange import Answered, Ending, ErrorAnswered, Failed
+from anyport.wire.jsonrpc import Failure, Result
+from tests.protocol.fakes import FakeQuestion, FakeReplyWriter, exchange
 
-ENDINGS: list[Ending] = [Answered(b"{}"), Refused(b"{}"), Failed(invalid_params("no"))]
+ENDINGS: list[Ending] = [Answered(b"{}"), ErrorAnswered(b"{}"), Failed(invalid_params("no"))]
 ANSWER = Result(b"1", b"{}")
 
 
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: type(ending).__name__)
-def test_only_the_first_ending_is_told(ending: Ending) -> None:
-    made, told = exchange()
+def test_only_the_first_ending_is_delivered(ending: Ending) -> None:
+    made, events = exchange()
 
     made.end(ending)
     made.end(Answered(b'{"late":true}'))
 
-    assert told == [ending]
+    assert events == [ending]
     assert made.ended
 
 
-def test_a_cancelled_exchange_tells_nothing_but_whoever_works_on_it() -> None:
-    made, told = exchange()
+def test_a_cancelled_exchange_delivers_nothing_and_calls_on_cancel() -> None:
+    made, events = exchange()
     reasons: list[bytes | None] = []
     made.on_cancel = reasons.append
 
@@ -32,16 +32,16 @@ def test_a_cancelled_exchange_tells_nothing_but_whoever_works_on_it() -> None:
     made.end(Answered(b"{}"))
 
     assert reasons == [b'"enough"']
-    assert told == []
+    assert events == []
 
 
-def test_an_exchange_nobody_works_on_can_be_cancelled() -> None:
-    made, told = exchange()
+def test_an_exchange_without_a_callback_can_be_cancelled() -> None:
+    made, events = exchange()
 
     made.cancel()
 
     assert made.ended
-    assert told == []
+    assert events == []
 
 
 def test_an_ended_exchange_cannot_be_cancelled() -> None:
@@ -58,7 +58,7 @@ def test_an_ended_exchange_cannot_be_cancelled() -> None:
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_open_questions_end_with_their_exchange(cancelled: bool) -> None:
     made, _ = exchange()
-    still_open, answered = Asked(), Asked()
+    still_open, answered = FakeQuestion(), FakeQuestion()
     withdrawn: list[bytes | None] = []
     still_open.question.on_withdrawn = withdrawn.append
     made.questions = (still_open.question, answered.question)
@@ -75,7 +75,7 @@ def test_open_questions_end_with_their_exchange(cancelled: bool) -> None:
 
 
 def test_a_question_takes_one_answer() -> None:
-    asked = Asked()
+    asked = FakeQuestion()
 
     asked.question.answer(ANSWER)
     asked.question.answer(Failure(b"1", b"{}"))
@@ -86,7 +86,7 @@ def test_a_question_takes_one_answer() -> None:
 
 
 def test_a_withdrawn_question_takes_none() -> None:
-    asked = Asked()
+    asked = FakeQuestion()
     withdrawn: list[bytes | None] = []
     asked.question.on_withdrawn = withdrawn.append
 
@@ -98,24 +98,24 @@ def test_a_withdrawn_question_takes_none() -> None:
     assert asked.answers == []
 
 
-def test_a_question_nobody_was_asked_can_be_withdrawn() -> None:
-    asked = Asked()
+def test_a_question_that_was_not_sent_can_be_withdrawn() -> None:
+    asked = FakeQuestion()
 
     asked.question.withdraw()
 
     assert not asked.question.open
 
 
-def test_an_answer_is_told_by_who_holds_it_where_there_is_one() -> None:
-    wire = Wire()
+def test_a_delayed_answer_is_sent_by_the_callback() -> None:
+    writer = FakeReplyWriter()
     held: list[tuple[object, ...]] = []
-    made, _ = exchange(teller=wire)
-    made.give(b"{}")
-    assert wire.take_one() == {"jsonrpc": "2.0", "id": 1, "result": {}}
-    made.hold = lambda who, frame, code, _: held.append((who, frame, code))
-    made.give(b"{}")
-    made.deny(b'{"code":1,"message":""}', 1)
-    assert wire.take() == []
+    made, _ = exchange(writer=writer)
+    made.send_result(b"{}")
+    assert writer.take_one() == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    made.delay_answer = lambda who, frame, code, _: held.append((who, frame, code))
+    made.send_result(b"{}")
+    made.send_error(b'{"code":1,"message":""}', 1)
+    assert writer.take() == []
     assert held == [
         (made, b'{"jsonrpc":"2.0","id":1,"result":{}}', None),
         (made, b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}', 1),

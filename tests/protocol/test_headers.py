@@ -1,4 +1,4 @@
-"""Header fields carry any value unharmed, and are compared with the body they repeat."""
+"""Header fields carry any value, and are compared with the body that they repeat."""
 
 import base64
 import random
@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from anyport.protocol.headers import (
     NAMED_BY,
     NO_ANNOTATIONS,
-    annotations,
     decode_value,
-    disagreement,
+    encode_param_fields,
     encode_value,
-    param_fields,
+    find_disagreement,
+    read_annotations,
 )
 
 FUZZED_VALUES = 10_000
@@ -27,7 +27,7 @@ def wrapped(text: str) -> str:
 
 
 def annotated(**properties: Any) -> Any:
-    return annotations(msgspec.json.encode({"type": "object", "properties": properties}))
+    return read_annotations(msgspec.json.encode({"type": "object", "properties": properties}))
 
 
 REGION = {"region": {"type": "string", "x-mcp-header": "Region"}}
@@ -75,10 +75,10 @@ def test_every_text_comes_back(text: str) -> None:
     "raw",
     [
         "=?base64?YQ?=",  # no padding
-        "=?base64?YR==?=",  # bits that nobody reads
+        "=?base64?YR==?=",  # spare bits
         "=?base64?Y Q==?=",
         "=?base64?_-==?=",
-        "=?base64?/w==?=",  # no UTF-8
+        "=?base64?/w==?=",  # not UTF-8
         "=?base64?YQ==YQ==?=",
     ],
 )
@@ -90,8 +90,8 @@ def test_what_is_wrapped_in_another_way_is_refused(raw: str) -> None:
 
 
 def test_a_schema_without_annotations_has_no_fields() -> None:
-    assert annotations(b'{"type":"object"}') is NO_ANNOTATIONS
-    assert annotations(b"[") is NO_ANNOTATIONS
+    assert read_annotations(b'{"type":"object"}') is NO_ANNOTATIONS
+    assert read_annotations(b"[") is NO_ANNOTATIONS
     assert annotated(a={"type": "string", "description": "\u2028"}) == {}
 
 
@@ -112,7 +112,7 @@ def test_an_annotation_in_an_example_is_no_annotation() -> None:
 def test_an_escaped_spelling_is_the_same_annotation() -> None:
     schema = rb'{"properties":{"a":{"type":"string","x\u002dmcp-header":"A"}}}'
 
-    assert annotations(schema) == {"A": ("a",)}
+    assert read_annotations(schema) == {"A": ("a",)}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_an_escaped_spelling_is_the_same_annotation() -> None:
         {"type": "object", "patternProperties": {"a": REGION["region"]}},
     ],
 )
-def test_an_invalid_annotation_is_told(part: Any) -> None:
+def test_an_invalid_annotation_is_reported(part: Any) -> None:
     found = annotated(part=part)
 
     assert isinstance(found, str)
@@ -150,7 +150,7 @@ def test_two_annotations_that_differ_in_case_alone_are_invalid() -> None:
 
 
 def test_the_root_of_a_schema_cannot_be_annotated() -> None:
-    assert isinstance(annotations(b'{"type":"string","x-mcp-header":"A"}'), str)
+    assert isinstance(read_annotations(b'{"type":"string","x-mcp-header":"A"}'), str)
 
 
 # Fields from arguments.
@@ -175,7 +175,7 @@ def test_the_root_of_a_schema_cannot_be_annotated() -> None:
 def test_fields_are_made_from_the_arguments(arguments: bytes, fields: list[str]) -> None:
     known = annotated(**REGION, **COUNT, **FLAG)
 
-    made = param_fields(known, arguments)
+    made = encode_param_fields(known, arguments)
 
     assert sorted(value for _, value in made) == sorted(fields)
     assert {name for name, _ in made} <= {"Mcp-Param-Region", "Mcp-Param-Count", "Mcp-Param-Flag"}
@@ -184,8 +184,8 @@ def test_fields_are_made_from_the_arguments(arguments: bytes, fields: list[str])
 def test_nested_arguments_are_found() -> None:
     known = {"Region": ("where", "region")}
 
-    assert param_fields(known, b'{"where":{"region":"eu"}}') == [("Mcp-Param-Region", "eu")]
-    assert param_fields(known, b'{"where":"eu"}') == []
+    assert encode_param_fields(known, b'{"where":{"region":"eu"}}') == [("Mcp-Param-Region", "eu")]
+    assert encode_param_fields(known, b'{"where":"eu"}') == []
 
 
 # Fields against arguments.
@@ -207,7 +207,7 @@ def test_nested_arguments_are_found() -> None:
     ],
 )
 def test_fields_that_repeat_the_arguments_pass(arguments: bytes, sent: dict[str, str]) -> None:
-    assert disagreement(annotated(**REGION, **COUNT, **FLAG), arguments, sent) is None
+    assert find_disagreement(annotated(**REGION, **COUNT, **FLAG), arguments, sent) is None
 
 
 @pytest.mark.parametrize(
@@ -224,16 +224,16 @@ def test_fields_that_repeat_the_arguments_pass(arguments: bytes, sent: dict[str,
         (b'{"region":"a"}', {"mcp-param-region": "=?base64?YR==?="}, "encoded"),
     ],
 )
-def test_fields_that_contradict_the_arguments_are_told(
+def test_fields_that_contradict_the_arguments_are_reported(
     arguments: bytes, sent: dict[str, str], words: str
 ) -> None:
-    told = disagreement(annotated(**REGION, **COUNT, **FLAG), arguments, sent)
+    events = find_disagreement(annotated(**REGION, **COUNT, **FLAG), arguments, sent)
 
-    assert told is not None
-    assert words in told
+    assert events is not None
+    assert words in events
 
 
-def test_the_methods_of_an_extension_are_named_as_it_says() -> None:
+def test_the_methods_of_an_extension_have_their_mcp_name() -> None:
     assert NAMED_BY["tasks/get"] == "taskId"
     assert NAMED_BY["resources/read"] == "uri"
     assert not {"skills/get", "resources/directory/read", "tools/list"} & NAMED_BY.keys()

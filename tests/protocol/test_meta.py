@@ -1,9 +1,11 @@
-"""`_meta` is restamped at every hop; what vendors keep there passes untouched."""
+"""`_meta` is rewritten at every hop; vendor keys pass."""
+
+import json
 
 import pytest
 
-from anyport.protocol.meta import PREFIX, PROTOCOL_VERSION, REQUEST_KEYS, restamp
-from anyport.wire.members import Ambiguous
+from anyport.protocol.meta import PREFIX, PROTOCOL_VERSION, REQUEST_KEYS, edit_meta
+from anyport.wire.raw_json import AmbiguousObject
 
 
 def test_every_key_of_the_protocol_has_its_prefix() -> None:
@@ -31,15 +33,25 @@ def test_every_key_of_the_protocol_has_its_prefix() -> None:
 def test_keys_are_set_and_left_out_and_nothing_else_moves(
     payload: bytes, changes: dict[str, bytes | None], stamped: bytes
 ) -> None:
-    assert restamp(payload, changes) == stamped
+    assert edit_meta(payload, changes) == stamped
 
 
 def test_slashes_that_a_peer_escapes_are_slashes() -> None:
     payload = rb'{"_meta":{"io.modelcontextprotocol\/logLevel":"debug","v":1}}'
 
-    assert restamp(payload, dict.fromkeys(REQUEST_KEYS)) == b'{"_meta":{"v":1}}'
+    assert edit_meta(payload, dict.fromkeys(REQUEST_KEYS)) == b'{"_meta":{"v":1}}'
 
 
-def test_a_key_that_stands_twice_is_not_guessed_at() -> None:
-    with pytest.raises(Ambiguous):
-        restamp(b'{"_meta":{"k":1,"k":2}}', {"k": b"3"})
+@pytest.mark.parametrize("variant", ["ProgressToken", "PROGRESSTOKEN", "progre\u017fstoken"])
+def test_a_variant_of_a_key_that_is_set_is_left_out(variant: str) -> None:
+    payload = json.dumps({"_meta": {variant: 7, "v": 1}, "a": 1}, separators=(",", ":")).encode()
+
+    assert (
+        edit_meta(payload, {"progressToken": b"2"}) == b'{"_meta":{"v":1,"progressToken":2},"a":1}'
+    )
+    assert edit_meta(payload, {"progressToken": None}) == b'{"_meta":{"v":1},"a":1}'
+
+
+def test_a_duplicate_key_is_refused() -> None:
+    with pytest.raises(AmbiguousObject):
+        edit_meta(b'{"_meta":{"k":1,"k":2}}', {"k": b"3"})

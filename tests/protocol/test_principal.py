@@ -1,4 +1,4 @@
-"""Who a request comes from is one tuple, and every part of it counts."""
+"""A principal is one tuple, and every part of it counts."""
 
 from anyport.protocol.principal import LOCAL, Principal
 
@@ -10,6 +10,6 @@ def test_principals_differ_by_any_of_their_parts() -> None:
     assert len({some, Principal("x", "laptop", "editor"), Principal("token", "laptop")}) == 3
 
 
-def test_a_principal_is_shown_by_who_vouches_and_for_whom() -> None:
+def test_a_principal_is_shown_as_issuer_and_subject() -> None:
     assert str(Principal("token", "laptop", "editor")) == "token:laptop"
     assert str(LOCAL) == "local:user"

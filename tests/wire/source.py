@@ -1,4 +1,4 @@
-"""JSON objects as people and programs write them: any white space, any spelling of a name."""
+"""JSON objects as people and programs write them: any whitespace, any spelling of a name."""
 
 import json
 from dataclasses import dataclass
@@ -26,19 +26,19 @@ NESTED_SAMPLES: tuple[Any, ...] = (
     {"": {"id": 7}},
 )
 SAMPLES = st.sampled_from([*SCALAR_SAMPLES, *NESTED_SAMPLES])
-"""Values that a reader who does not count brackets and quotes gets wrong."""
+"""Values that mislead a reader who does not track brackets and quotes."""
 BLANKS = ("", "", " ", "\n", "\t", "\r\n", "  ")
 STYLES = ("compact", "python", "wild")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """An object's bytes, and the pieces they were made of."""
+    """The bytes of an object, and the pieces they consist of."""
 
     head: bytes
-    """Up to and with the opening brace."""
+    """Up to and including the opening brace."""
     members: tuple[tuple[str, bytes, bytes, bytes], ...]
-    """Name; all up to its value; its value; the white space after it."""
+    """Name; everything up to its value; its value; whitespace after it."""
     tail: bytes
     """From the closing brace on."""
 
@@ -60,7 +60,7 @@ def sources(draw: st.DrawFn, values: st.SearchStrategy[Any] = SAMPLES) -> Source
 
 
 def written(named: list[tuple[str, Any]], style: str, random: Random) -> Source:
-    """These members, in this order, in some style of writing."""
+    """Write these members in this order, in some style."""
 
     def blank() -> bytes:
         return random.choice(BLANKS).encode() if style == "wild" else b""

@@ -1,1 +1,2 @@
-"""What MCP says about frames: revisions, methods, sessions, eras. No I/O and no clock."""
+"""The MCP protocol: revisions, methods, sessions, adapters between eras, errors. No I/O, no
+clock."""

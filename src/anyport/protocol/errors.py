@@ -1,7 +1,7 @@
-"""The faults of our own, and the words and codes each era and revision has for them.
+"""Faults of the gateway, with their codes and messages by era and revision.
 
-One table: whoever makes a fault names the situation; whoever renders it knows the revision. A
-server's own error is not a fault of ours and passes through `from_server`.
+One table: the code that fails names the situation, and the code that answers knows the revision. A
+server's own error is not a fault and passes through `add_server_context`.
 """
 
 from collections.abc import Mapping
@@ -12,39 +12,78 @@ from typing import Final
 
 import msgspec
 
-from anyport.protocol.revision import Era, Revision
-from anyport.protocol.timeouts import Timeout
-from anyport.wire import codec, frame, members
+from anyport.protocol.revisions import Era, Revision
+from anyport.wire import jsonrpc, raw_json
+from anyport.wire import jsonrpc as wire_jsonrpc
+
+# The names of all timeouts. One name each, used in `data.timeout` of an error, in the `timeout` of
+# an event and in the label of a metric.
+
+
+class Timeout(Enum):
+    """A timeout; the value is its public name."""
+
+    HEAD = "head"
+    """A client connected, or began a request, and did not finish the head."""
+    BODY = "body"
+    """A client finished the head of a request, but not the body."""
+    IDLE = "idle"
+    """A client did nothing with its connection: it sent nothing, or read nothing."""
+    QUEUE = "queue"
+    """A call waited in the queue of its server."""
+    CONNECT = "connect"
+    """No connection to a server was established."""
+    HANDSHAKE = "handshake"
+    """A server was started or reached, but did not become ready."""
+    FIRST_BYTE = "first-byte"
+    """A call was sent, and its response did not begin."""
+    STREAM_IDLE = "stream-idle"
+    """A response had begun, or a stream was open, and nothing more arrived."""
+    TOTAL = "total"
+    """A call took too long without reporting progress."""
+    CAP = "cap"
+    """A call took longer than its maximum, whatever progress it reported."""
+    ANSWER = "answer"
+    """A person was asked, and did not answer."""
+    AGE = "age"
+    """A connection reached its maximum age, and was closed between two requests."""
+    DRAIN = "drain"
+    """The gateway was stopping, and an open call did not end."""
+    KILL = "kill"
+    """A server process was asked to exit, and did not."""
+
 
 SERVER_FAULT: Final = -32000
-"""Legacy sessions have no code for "the server behind me is down"; this is the customary one."""
+"""Legacy revisions have no code for "the server behind me is down"; this one is customary."""
+USER_REJECTED: Final = -1
+"""The error code of clients for a person who said no."""
 HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_REVISION: Final = -32022
 TOO_MANY_REQUESTS: Final = 429
 UNAVAILABLE: Final = 503
-"""What HTTP calls it when one client, or everybody, asks for too much."""
+"""The HTTP status for overload; 429 where a single client exceeds its own limit."""
 URL_REQUIRED: Final = -32042
-"""Somebody has to open an address first; a word of 2025-11-25 alone."""
+"""A URL has to be opened first. MCP 2025-11-25 only."""
 
 
 class Situation(Enum):
-    """What went wrong: the code in a legacy session, the code in a modern request."""
+    """What went wrong: its code in legacy sessions, its code in modern requests, and its label."""
 
-    # `frame.` is needed: within this class the bare names are members, not codes.
-    INVALID_REQUEST = (frame.INVALID_REQUEST, frame.INVALID_REQUEST, "invalid-request")
-    INVALID_PARAMS = (frame.INVALID_PARAMS, frame.INVALID_PARAMS, "invalid-params")
-    METHOD_NOT_FOUND = (frame.METHOD_NOT_FOUND, frame.METHOD_NOT_FOUND, "method-not-found")
-    INTERNAL = (frame.INTERNAL_ERROR, frame.INTERNAL_ERROR, "internal")
-    UNKNOWN_TOOL = (frame.INVALID_PARAMS, frame.INVALID_PARAMS, "unknown-tool")
-    UNKNOWN_RESOURCE = (-32002, frame.INVALID_PARAMS, "unknown-resource")
-    NOT_RUNNING = (SERVER_FAULT, frame.INTERNAL_ERROR, "not-running")
-    TIMED_OUT = (SERVER_FAULT, frame.INTERNAL_ERROR, "timed-out")
-    BUSY = (SERVER_FAULT, frame.INTERNAL_ERROR, "busy")
-    EJECTED = (SERVER_FAULT, frame.INTERNAL_ERROR, "ejected")
-    MISBEHAVED = (SERVER_FAULT, frame.INTERNAL_ERROR, "misbehaved")
-    OVERLOADED = (SERVER_FAULT, frame.INTERNAL_ERROR, "overloaded")
-    # Only a request without a handshake can be in these: a handshake negotiates.
+    # Qualified, because within this class the bare names are members, not codes.
+    INVALID_REQUEST = (jsonrpc.INVALID_REQUEST, jsonrpc.INVALID_REQUEST, "invalid-request")
+    INVALID_PARAMS = (jsonrpc.INVALID_PARAMS, jsonrpc.INVALID_PARAMS, "invalid-params")
+    METHOD_NOT_FOUND = (jsonrpc.METHOD_NOT_FOUND, jsonrpc.METHOD_NOT_FOUND, "method-not-found")
+    INTERNAL = (jsonrpc.INTERNAL_ERROR, jsonrpc.INTERNAL_ERROR, "internal")
+    UNKNOWN_TOOL = (jsonrpc.INVALID_PARAMS, jsonrpc.INVALID_PARAMS, "unknown-tool")
+    UNKNOWN_RESOURCE = (-32002, jsonrpc.INVALID_PARAMS, "unknown-resource")
+    NOT_RUNNING = (SERVER_FAULT, jsonrpc.INTERNAL_ERROR, "not-running")
+    TIMED_OUT = (SERVER_FAULT, jsonrpc.INTERNAL_ERROR, "timed-out")
+    BUSY = (SERVER_FAULT, jsonrpc.INTERNAL_ERROR, "busy")
+    EJECTED = (SERVER_FAULT, jsonrpc.INTERNAL_ERROR, "ejected")
+    MISBEHAVED = (SERVER_FAULT, jsonrpc.INTERNAL_ERROR, "misbehaved")
+    OVERLOADED = (SERVER_FAULT, jsonrpc.INTERNAL_ERROR, "overloaded")
+    # Modern requests only: a handshake negotiates instead.
     HEADER_MISMATCH = (HEADER_MISMATCH, HEADER_MISMATCH, "header-mismatch")
     MISSING_CAPABILITY = (MISSING_CAPABILITY, MISSING_CAPABILITY, "missing-capability")
     UNSUPPORTED_REVISION = (UNSUPPORTED_REVISION, UNSUPPORTED_REVISION, "unsupported-revision")
@@ -57,149 +96,155 @@ class Situation(Enum):
 
 _SERVER_SIDE: Final = frozenset(
     {
-        *(Situation.NOT_RUNNING, Situation.TIMED_OUT, Situation.BUSY),
-        *(Situation.EJECTED, Situation.MISBEHAVED),
+        Situation.NOT_RUNNING,
+        Situation.TIMED_OUT,
+        Situation.BUSY,
+        Situation.EJECTED,
+        Situation.MISBEHAVED,
     }
 )
-"""Faults of a server rather than of the request: a modern `tools/call` gets these as a tool
-result with `isError`, so that the model sees them and can act."""
+"""Faults of a server rather than of the request. A modern `tools/call` gets them as a tool result
+with `isError`, so that the model sees them and can act."""
 
 
-class Pause(msgspec.Struct, frozen=True, gc=False):
-    """How somebody who is turned away is told that over HTTP, where that has words for it."""
+class RetryAfter(msgspec.Struct, frozen=True, gc=False):
+    """How to tell a client over HTTP to retry later."""
 
     status: int | None = None
-    """None: the error says it all, in an answer like any other."""
+    """None for the status of the error itself."""
     seconds: int | None = None
-    """In how many to come back; None: not by itself."""
+    """When to retry; None if retrying alone does not help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One failure of our own, told to the caller in a sentence they can act on."""
+    """A failure of the gateway, with a message that the caller can act on."""
 
     situation: Situation
     message: str
     data: bytes | None = None
-    pause: Pause | None = None
+    retry_after: RetryAfter | None = None
     timeout: Timeout | None = None
-    """Which time was over, if one was; `data` says so too."""
+    """The timeout that expired, if one did; `data` has its name too."""
 
-    def as_tool_result(self, method: str, revision: Revision) -> bool:
-        """Whether the caller should get a tool result that says so, not a protocol error."""
+    def is_tool_result(self, method: str, revision: Revision) -> bool:
+        """Whether the caller gets a tool result with `isError` rather than a JSON-RPC error."""
         return (
             method == "tools/call" and revision.era is Era.MODERN and self.situation in _SERVER_SIDE
         )
 
     def render(self, revision: Revision) -> bytes:
-        """The raw error object for this revision."""
-        return codec.error(self.code(revision), self.words(revision), self.data)
+        """Encode the error object for this revision."""
+        return wire_jsonrpc.encode_error(self.code(revision), self.message_for(revision), self.data)
 
     def code(self, revision: Revision) -> int:
-        """The JSON-RPC code for this revision."""
         if self.situation is Situation.UNKNOWN_TOOL:
             return revision.unknown_tool[0]
         return self.situation.modern if revision.era is Era.MODERN else self.situation.legacy
 
-    def words(self, revision: Revision) -> str:
-        """The message for this revision."""
+    def message_for(self, revision: Revision) -> str:
         if self.situation is Situation.UNKNOWN_TOOL:
             return revision.unknown_tool[1].format(self.message)
         return self.message
 
 
-def tool_error(words: str) -> bytes:
-    """A tool result that reports a failure to the model."""
-    content = b'[{"type":"text","text":%b}]' % members.text(words)
+def tool_error(message: str) -> bytes:
+    """Encode a tool result that reports a failure to the model."""
+    content = b'[{"type":"text","text":%b}]' % raw_json.encode_string(message)
     return b'{"content":%b,"isError":true}' % content
 
 
 def unknown_tool(name: str) -> Fault:
-    """No server of the profile has such a tool."""
     return Fault(situation=Situation.UNKNOWN_TOOL, message=name)
 
 
 def invalid_params(message: str) -> Fault:
-    """The caller's params cannot be used."""
     return Fault(situation=Situation.INVALID_PARAMS, message=message)
 
 
 def method_not_found(method: str) -> Fault:
-    """The revision in use has no such method."""
     return Fault(situation=Situation.METHOD_NOT_FOUND, message=f"Method not found: {method}")
 
 
 def missing_capability(slug: str, required: Mapping[str, object]) -> Fault:
-    """A server needs what this request did not declare."""
+    """A server needs a capability that the request does not declare."""
     names = [
         f"{name}.{kind}" if kind else name
         for name, within in required.items()
         for kind in (within if isinstance(within, dict) and within else ("",))
     ]
-    words = f"Server '{slug}' needs a client that declares: {', '.join(names)}"
+    message = f"Server '{slug}' needs a client that declares: {', '.join(names)}"
     return Fault(
         situation=Situation.MISSING_CAPABILITY,
-        message=words,
+        message=message,
         data=msgspec.json.encode({"requiredCapabilities": required, "server": slug}),
     )
 
 
 def not_running(slug: str, reason: str) -> Fault:
-    """The server that should answer is down."""
-    return lost(slug, Situation.NOT_RUNNING, reason)
+    return server_failure(slug, Situation.NOT_RUNNING, reason)
 
 
-def lost(slug: str, situation: Situation, reason: str, retry_after: float | None = None) -> Fault:
-    """A server gave no answer; `retry_after` is in how many seconds it may give one."""
+def server_failure(
+    slug: str, situation: Situation, reason: str, retry_after: float | None = None
+) -> Fault:
+    """A server gave no answer; `retry_after` says in how many seconds it may."""
     if situation is Situation.TIMED_OUT:
         return timed_out(slug, Timeout.TOTAL, reason)
     fault = Fault(
         situation=situation,
-        message=_LOST[situation].format(slug=slug, reason=reason),
-        data=members.join([("server", members.text(slug))]),
-        # What was answered and could not be kept must not be asked for again unthinkingly.
-        pause=Pause(UNAVAILABLE) if situation is Situation.OVERLOADED else None,
+        message=_SERVER_FAILURE_MESSAGES[situation].format(slug=slug, reason=reason),
+        data=raw_json.encode_object([("server", raw_json.encode_string(slug))]),
+        # The call was carried out, only its result is lost: retrying may do harm.
+        retry_after=RetryAfter(UNAVAILABLE) if situation is Situation.OVERLOADED else None,
     )
-    return fault if retry_after is None else put_off(fault, Pause(seconds=ceil(retry_after)))
+    return (
+        fault
+        if retry_after is None
+        else add_retry_after(fault, RetryAfter(seconds=ceil(retry_after)))
+    )
 
 
 def timed_out(slug: str, timeout: Timeout, reason: str) -> Fault:
-    """The time of a call is over; `reason` is how much that was, or what did not come."""
-    told = [("server", members.text(slug)), ("timeout", members.text(timeout.value))]
+    """A call exceeded a timeout; `reason` is its duration, or what did not arrive."""
+    details = [
+        ("server", raw_json.encode_string(slug)),
+        ("timeout", raw_json.encode_string(timeout.value)),
+    ]
     return Fault(
         situation=Situation.TIMED_OUT,
-        message=_TIMED_OUT[timeout].format(slug=slug, reason=reason),
-        data=members.join(told),
+        message=_TIMEOUT_MESSAGES[timeout].format(slug=slug, reason=reason),
+        data=raw_json.encode_object(details),
         timeout=timeout,
     )
 
 
-def put_off(fault: Fault, pause: Pause) -> Fault:
-    """The same fault for somebody who may come back later."""
-    if pause.seconds is None:
-        return replace(fault, pause=pause)
-    told = {"retryAfterSeconds": b"%d" % pause.seconds}
-    return replace(fault, pause=pause, data=members.edit(fault.data or b"{}", told))
+def add_retry_after(fault: Fault, retry_after: RetryAfter) -> Fault:
+    """The fault, with a hint when to retry."""
+    if retry_after.seconds is None:
+        return replace(fault, retry_after=retry_after)
+    details = {"retryAfterSeconds": b"%d" % retry_after.seconds}
+    return replace(fault, retry_after=retry_after, data=raw_json.edit(fault.data or b"{}", details))
 
 
-def overloaded(words: str, *, own: bool = False, seconds: int | None = None) -> Fault:
-    """The gateway has as much to do as it may have, or as this client may give it."""
-    fault = Fault(situation=Situation.OVERLOADED, message=words)
-    return put_off(fault, Pause(TOO_MANY_REQUESTS if own else UNAVAILABLE, seconds))
+def overloaded(message: str, *, own: bool = False, seconds: int | None = None) -> Fault:
+    """The gateway has reached a limit, or this client has reached its `own`."""
+    fault = Fault(situation=Situation.OVERLOADED, message=message)
+    return add_retry_after(fault, RetryAfter(TOO_MANY_REQUESTS if own else UNAVAILABLE, seconds))
 
 
-BROKE: Final = "Internal error: the gateway failed to handle this request"
-UNREMEMBERED: Final = "The gateway has no memory for the answer; the call was carried out"
+INTERNAL_ERROR_MESSAGE: Final = "Internal error: the gateway failed to handle this request"
+OUT_OF_MEMORY_MESSAGE: Final = "The gateway has no memory for the answer; the call was carried out"
 
 
-def broken(error: Exception) -> Fault:
-    """Something of ours broke on the way, or there was no memory to go on."""
+def internal_fault(error: Exception) -> Fault:
+    """An unexpected exception; running out of memory is overload."""
     if isinstance(error, MemoryError):
-        return overloaded(UNREMEMBERED)
-    return Fault(situation=Situation.INTERNAL, message=BROKE)
+        return overloaded(OUT_OF_MEMORY_MESSAGE)
+    return Fault(situation=Situation.INTERNAL, message=INTERNAL_ERROR_MESSAGE)
 
 
-_LOST: Final = {
+_SERVER_FAILURE_MESSAGES: Final = {
     Situation.NOT_RUNNING: "Server '{slug}' is not running: {reason}",
     Situation.TIMED_OUT: "Tool execution timeout ({reason})",
     Situation.BUSY: "Server '{slug}' is busy: {reason}",
@@ -209,39 +254,41 @@ _LOST: Final = {
 }
 
 
-_TIMED_OUT: Final[Mapping[Timeout, str]] = {
+_TIMEOUT_MESSAGES: Final[Mapping[Timeout, str]] = {
     Timeout.QUEUE: "Server '{slug}' is busy: no place became free for this call within {reason}",
-    Timeout.CONNECT: _LOST[Situation.NOT_RUNNING],
-    Timeout.HANDSHAKE: _LOST[Situation.NOT_RUNNING],
-    Timeout.FIRST_BYTE: _LOST[Situation.MISBEHAVED],
-    Timeout.STREAM_IDLE: _LOST[Situation.MISBEHAVED],
-    Timeout.TOTAL: _LOST[Situation.TIMED_OUT],
+    Timeout.CONNECT: _SERVER_FAILURE_MESSAGES[Situation.NOT_RUNNING],
+    Timeout.HANDSHAKE: _SERVER_FAILURE_MESSAGES[Situation.NOT_RUNNING],
+    Timeout.FIRST_BYTE: _SERVER_FAILURE_MESSAGES[Situation.MISBEHAVED],
+    Timeout.STREAM_IDLE: _SERVER_FAILURE_MESSAGES[Situation.MISBEHAVED],
+    Timeout.TOTAL: _SERVER_FAILURE_MESSAGES[Situation.TIMED_OUT],
     Timeout.CAP: "Tool execution timeout ({reason} in all, the timeoutMax of server '{slug}')",
-    Timeout.ANSWER: "Tool execution timeout: nobody answered server '{slug}' within {reason}",
+    Timeout.ANSWER: (
+        "Tool execution timeout: the question of server '{slug}' was not answered within {reason}"
+    ),
     Timeout.DRAIN: "The gateway is stopping, and server '{slug}' has not answered in time",
 }
-"""The sentences of those that can end a call."""
+"""Messages of the timeouts that can end a call."""
 
 
-def from_server(error: bytes, slug: str) -> bytes:
-    """A server's error with the context a caller of many servers needs.
+def add_server_context(error: bytes, slug: str) -> bytes:
+    """Add context to a server's error, for callers of many servers.
 
-    Code and message stay. `data` becomes an object: the members of the server's own data where
-    that was an object, plus `server` and the whole `originalError`.
+    Code and message stay. `data` becomes an object: the members of the server's own data, if that
+    is an object, plus `server` and the whole `originalError`.
     """
-    own = members.members(error).get("data")
-    context = {"server": members.text(slug), "originalError": error}
-    if own is not None and bytes(own)[:1] == b"{":
+    server_data = raw_json.members(error).get("data")
+    context = {"server": raw_json.encode_string(slug), "originalError": error}
+    if server_data is not None and bytes(server_data)[:1] == b"{":
         try:
-            merged = members.edit(bytes(own), context)
-        except members.Ambiguous:
-            merged = members.join(context.items())
+            cleaned = raw_json.remove_lookalikes(bytes(server_data), frozenset(context))
+            merged = raw_json.edit(cleaned, context)
+        except raw_json.AmbiguousObject:
+            merged = raw_json.encode_object(context.items())
     else:
-        merged = members.join(context.items())
-    return members.edit(error, {"data": merged})
+        merged = raw_json.encode_object(context.items())
+    return raw_json.edit(error, {"data": merged})
 
 
 def error_code(error: bytes) -> int | None:
-    """The code of a raw error object."""
     code = msgspec.json.decode(error, type=dict[str, msgspec.Raw]).get("code")
     return msgspec.json.decode(code, type=int) if code is not None else None

@@ -1,102 +1,106 @@
-"""One request and all that belongs to it: the one inside between four adapters.
+"""Exchange: one request with its questions, its progress and its one ending, independent of eras.
 
-A front (legacy or modern) makes an `Exchange` from what a client sent; the relay takes it to a
-back (legacy or modern); whatever happens on the way comes back as a `Happening`. Neither side
-knows which era the other speaks.
+A client adapter (legacy or modern) creates an `Exchange`, the relay passes it to a server adapter
+(legacy or modern), and what happens comes back as an `ExchangeEvent`. Neither side knows the era of
+the other.
 """
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from math import inf
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from anyport.protocol.capability import ClientCapabilities
-from anyport.protocol.errors import Fault, Pause
-from anyport.protocol.method import Method
-from anyport.protocol.passage import Passage
+from anyport.protocol.capabilities import ClientCapabilities
+from anyport.protocol.errors import SERVER_FAULT, Fault, RetryAfter
+from anyport.protocol.memory_budget import ClientLoad, MemoryReservation
+from anyport.protocol.meta import PROGRESS
+from anyport.protocol.methods import Method
 from anyport.protocol.principal import LOCAL, Principal
-from anyport.protocol.progress import PROGRESS
-from anyport.protocol.revision import Revision
-from anyport.protocol.room import Held, Share
-from anyport.protocol.shape import Shape
-from anyport.wire import codec
-from anyport.wire.frame import Failure, Result
+from anyport.protocol.result import ResultShape
+from anyport.protocol.revisions import Revision
+from anyport.protocol.session import STDIO
+from anyport.protocol.transcript import Transcript
+from anyport.wire import jsonrpc
+from anyport.wire.jsonrpc import Failure, Result
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False):
-    """The server reports progress; `params` still carry the server side's token."""
+    """The server reports progress; `params` still have the gateway's token."""
 
     params: bytes
 
 
 class Log(msgspec.Struct, frozen=True, gc=False):
-    """The server logs something that belongs to this exchange."""
+    """The server logs a message that belongs to this exchange."""
 
     params: bytes
-    said: bytes | None = None
-    """As the server said it, where it was not this."""
+    original: bytes | None = None
+    """The server's own params, if they were changed."""
 
 
-class Notice(msgspec.Struct, frozen=True, gc=False):
-    """Something a listening client asked to be told."""
+class ServerNotification(msgspec.Struct, frozen=True, gc=False):
+    """A notification for `subscriptions/listen`, or one that the server relates to the request."""
 
     method: str
-    params: bytes
+    params: bytes | None
 
 
 class Answered(msgspec.Struct, frozen=True, gc=False):
     """The exchange ended with a result."""
 
     result: bytes
-    shape: Shape | None = None
-    """What has been read of it, where somebody has."""
+    shape: ResultShape | None = None
+    """The parsed shape of the result, if known."""
+    verbatim: bool = False
+    """Whether a legacy client gets the result exactly as its server sent it."""
 
 
-class Refused(msgspec.Struct, frozen=True, gc=False):
-    """The exchange ended with an error of the server, code and message kept."""
+class ErrorAnswered(msgspec.Struct, frozen=True, gc=False):
+    """The exchange ended with a server's error; code and message are kept."""
 
     error: bytes
 
 
 class Failed(msgspec.Struct, frozen=True, gc=False):
-    """The exchange ended with a fault of our own."""
+    """The exchange ended with a fault of the gateway."""
 
     fault: Fault
 
 
 class NeedInput(msgspec.Struct, frozen=True):
-    """The server needs something from the client before it can go on."""
+    """The server needs input from the client before it can go on."""
 
     question: "Question"
 
 
-Ending = Answered | Refused | Failed
-Happening = Progress | Log | Notice | NeedInput | Ending
-"""What can happen in an exchange; exactly one `Ending`, and nothing after it."""
+Ending = Answered | ErrorAnswered | Failed
+ExchangeEvent = Progress | Log | ServerNotification | NeedInput | Ending
+"""What can happen in an exchange: any number of events, then exactly one `Ending`."""
 
 
-MESSAGE: Final = "notifications/message"
-"""What servers log."""
+LOG_MESSAGE: Final = "notifications/message"
 
-_OVER: Final = Failure(None, codec.error(-32000, "The call that this belonged to has ended"))
+_CALL_ENDED: Final = Failure(
+    None, jsonrpc.encode_error(SERVER_FAULT, "The call that this belonged to has ended")
+)
 
 
 class Question:
-    """Something a server asks of a client. Answered exactly once, or withdrawn."""
+    """A server's request to a client: elicitation, sampling, roots. Answered once, or withdrawn."""
 
     __slots__ = (
         "_on_answer",
-        "heard",
+        "answered_by_client",
+        "in_transcript",
         "method",
         "on_progress",
         "on_withdrawn",
         "open",
         "params",
-        "passage",
-        "relayed",
+        "transcript",
+        "verbatim",
     )
 
     def __init__(
@@ -110,94 +114,111 @@ class Question:
         self.params = params
         self.open = True
         self.on_progress = on_progress
-        """Takes the client's progress on a long answer, params as the client sent them."""
+        """Receives the client's progress; params as the client sent them."""
         self.on_withdrawn: Callable[[bytes | None], None] | None = None
-        """Set by whoever put the question to a client; called with the raw reason, if any."""
-        self.passage: Passage | None = None
-        """Of the exchange in which it is put to a client."""
-        self.relayed = False
-        """Whether what the server asked is in there already, in its own words."""
-        self.heard = False
-        """Whether it is the client who answered."""
+        """Set by the adapter that sends the question to a client; called with the raw reason, if
+        any."""
+        self.transcript: Transcript | None = None
+        """The transcript of the exchange in which it is sent to a client."""
+        self.in_transcript = False
+        """Whether the transcript already has the server's request."""
+        self.answered_by_client = False
+        """Whether the answer came from the client."""
+        self.verbatim = False
+        """Whether the client gets it exactly as its server sent it."""
         self._on_answer = on_answer
 
     def answer(self, frame: Result | Failure) -> None:
-        """Bring the client's answer back. A second one is ignored."""
+        """Pass on the client's answer. Only the first one counts."""
         if self.open:
             self.open = False
             self._on_answer(frame)
 
     def withdraw(self, reason: bytes | None = None) -> None:
-        """The server no longer wants to know."""
+        """The server cancels the question."""
         if self.open:
             self.open = False
             if self.on_withdrawn is not None:
                 self.on_withdrawn(reason)
 
     def abandon(self) -> None:
-        """The call it belonged to is over: nobody needs to answer, and the server gets to know."""
+        """The call it belonged to has ended: cancel it at the client, and answer the server with an
+        error."""
         if self.open:
             self.withdraw()
-            self._on_answer(_OVER)
+            self._on_answer(_CALL_ENDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Caller:
-    """Who asks, as far as one request can tell. The same object for requests that tell the same."""
+    """The sender of a request, as far as the request tells. Shared by requests that tell the
+    same."""
 
     profile: str
     session: "Session | None"
-    """The legacy session the request came in; None for one that stands alone."""
+    """The legacy session of the request; None without one."""
     revision: Revision
     capabilities: ClientCapabilities
     client: bytes | None = None
     """Raw `clientInfo`. Never a reason to decide anything."""
     log_level: str | None = None
     principal: Principal = LOCAL
-    transport: str = "stdio"
+    transport: str = STDIO
     """How the client is connected, for the record."""
 
-    memory: dict[object, Any] = field(default_factory=dict, repr=False)
-    """What others have worked out for this caller and need not work out again; pruned by none,
-    so bounded by what is configured: servers, and the names in their lists."""
+    meta_suffixes: dict[object, bytes] = field(default_factory=dict, repr=False)
+    """The `_meta` of requests that came without one, ready to append, by server adapter."""
+    rewritten_metas: dict[object, tuple[bytes, bytes | None]] = field(
+        default_factory=dict, repr=False
+    )
+    """The last `_meta` of the client and what a server gets instead, by server adapter."""
+    cache: dict[object, Any] = field(default_factory=dict, repr=False)
+    """What the gateway keeps for this caller: fast paths, event templates, and the pages of lists
+    that pass through a transparent profile.
+
+    Nothing is evicted. `FAST_PATHS_MAX` and `EVENT_TEMPLATES_MAX` bound the size of all together;
+    of pages there is one entry for each kind of list.
+    """
 
     @property
     def askable(self) -> bool:
-        """Whether it has no session, and can be asked all the same: by way of its own request."""
+        """Whether a client without a session can be asked, in the result of its own request."""
         return self.session is None and self.capabilities.interactive
 
 
-class Teller(Protocol):
-    """Takes frames to the client: the stream that one request's answer travels on."""
+class ReplyWriter(Protocol):
+    """Sends frames to a client: the stream on which the answer to one request travels."""
 
     @property
-    def mute(self) -> bool:
-        """Whether nothing can be said before the answer."""
+    def reply_only(self) -> bool:
+        """Whether nothing can be sent before the answer."""
 
-    def note(self, *frames: bytes) -> None:
-        """Something on the way: progress, a log, a question."""
+    def send_frames(self, *frames: bytes) -> None:
+        """Send frames before the answer: progress, logs, questions."""
 
-    def end(self, frame: bytes, code: int | None = None, pause: Pause | None = None) -> None:
-        """The answer; with the code of the error, if it is one, and how the client is put off."""
-
-
-class Nobody:
-    """There is no client who could be told anything."""
-
-    mute = True
-
-    def note(self, *frames: bytes) -> None:
-        """Something on the way."""
-
-    def end(self, frame: bytes, code: int | None = None, pause: Pause | None = None) -> None:
-        """The answer."""
+    def end(
+        self, frame: bytes, code: int | None = None, retry_after: RetryAfter | None = None
+    ) -> None:
+        """Send the answer, with the code of its error and when to retry, if any."""
 
 
-NOBODY: Final = Nobody()
+class NullReplyWriter:
+    """A reply writer that drops everything: the client is gone."""
+
+    reply_only = True
+
+    def send_frames(self, *frames: bytes) -> None: ...
+
+    def end(
+        self, frame: bytes, code: int | None = None, retry_after: RetryAfter | None = None
+    ) -> None: ...
+
+
+NULL_WRITER: Final = NullReplyWriter()
 
 
 class Session(Protocol):
-    """A downstream legacy session, as the inside sees it."""
+    """A legacy session of a client, as the gateway uses it."""
 
     id: str
     principal: Principal
@@ -207,163 +228,191 @@ class Session(Protocol):
     client: bytes | None
     log_level: str | None
     subscriptions: set[str]
+    elicitations: tuple[tuple[str, str], ...]
+    """URL elicitations by server and id, until the server reports their completion."""
     transport: str
     """How the client is connected, for the record."""
-    parting: str
-    """Why it is over, once it is; for the record."""
+    close_reason: str
+    """Why it ended, for the record."""
     resumed: bool
-    """Whether it began in another process than this one; for the record."""
+    """Whether it began in another process, for the record."""
 
-    def ask(self, question: Question, teller: Teller | None = None) -> None:
-        """Put a question to the client, along with a request of its own or outside any."""
+    def ask(self, question: Question, writer: ReplyWriter | None = None) -> None:
+        """Send a question to the client, on the stream of a request or outside of any."""
 
-    def notify(self, method: str, params: bytes | None) -> None:
-        """Send the client a notification."""
+    def notify(self, method: str, params: bytes | None) -> None: ...
 
 
-NOT_CARRIED: Final[Mapping[str, str]] = MappingProxyType({})
-NO_CONTEXT: Final[Mapping[str, bytes | None]] = MappingProxyType({})
-"""Nothing changes; most requests carry no trace context."""
+NO_TRACE_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+NO_TRACE_CONTEXT: Final[Mapping[str, bytes | None]] = MappingProxyType({})
+"""No changes; most requests have no trace context."""
 
 
 class Exchange(msgspec.Struct, eq=False, kw_only=True):
-    """One request, its questions, its progress and its one ending."""
+    """One request and everything that belongs to it until its ending."""
 
     id: bytes
     method: Method
     params: bytes
-    """The raw object; `{}` when the client sent none."""
-    found: Mapping[str, msgspec.Raw]
-    """The members of the params: they are read once."""
+    """The raw object; `{}` if the client sent none."""
+    param_members: Mapping[str, msgspec.Raw]
+    """The members of `params`, parsed once."""
     caller: Caller
-    teller: Teller
-    """Takes what happens to the client."""
-    tell: Callable[["Exchange", Happening], None]
+    writer: ReplyWriter
+    deliver: Callable[["Exchange", ExchangeEvent], None]
     key: Hashable = None
-    """What its front keeps it under."""
+    """The key of the client adapter."""
     progress_token: bytes | None = None
-    reached: float = -inf
-    """The progress that the client was told last."""
+    progress_reported: bool = False
+    """Whether the client has received progress."""
     param_fields: tuple[tuple[str, str], ...] = ()
-    """Header fields for a server over HTTP: `Mcp-Param-*` that came with it, and its trace."""
-    carried: Mapping[str, str] = NOT_CARRIED
-    """The trace that the header fields of its own request name."""
-    context: Mapping[str, bytes | None] = NO_CONTEXT
-    """What becomes of the caller's trace context in `_meta` on the way to a server."""
+    """`Mcp-Param-*` header fields of the request, to repeat to a server over HTTP."""
+    trace_headers: Mapping[str, str] = NO_TRACE_HEADERS
+    """The trace context in the header fields of the request."""
+    trace_context: Mapping[str, bytes | None] = NO_TRACE_CONTEXT
+    """How the trace context in `_meta` changes on the way to a server."""
     ended: bool = False
     on_cancel: Callable[[bytes | None], None] | None = None
-    """Set by whoever works on it now; called once, with the raw reason, if it is cancelled."""
+    """Set by the current owner of the exchange; called once with the raw reason on cancellation."""
     questions: tuple[Question, ...] = ()
-    rounds: int = 0
-    """How often the server has needed to know more."""
+    input_rounds: int = 0
+    """How many times the server has answered `input_required`."""
     trace_id: str = ""
     span_id: str = ""
     parent_span_id: str = ""
-    """The client's span, where it sent one."""
+    """The client's span, if it sent one."""
     name: str = ""
-    """The public name or URI it is about, for the record."""
-    started: float = 0.0
-    reused: bool = False
-    """Whether it was answered with what its server had said before."""
+    """The public name or URI of its target, for the record."""
+    server: str = ""
+    """The slug of the server it goes to, for the record; empty while there is none."""
+    native: str = ""
+    """The native name or URI of its target, for the record."""
+    server_seconds: float | None = None
+    """How much of its time the server took, for the record."""
+    started_at: float = 0.0
+    from_cache: bool = False
+    """Whether the answer came from the cache of resource reads."""
     attempts: int = 1
-    """How often its server was asked; more than once if the first time failed."""
-    lease: str = ""
-    """Whose the connection is that it uses, where it has that to itself."""
-    passage: Passage | None = None
-    """Where what happens is to be recorded."""
-    share: Share | None = None
-    """Of its client in all that is under way, while it counts there."""
-    held: Held | None = None
-    """What it takes up of the room for large messages, if it is one."""
-    hold: Callable[["Exchange", bytes, int | None, Pause | None], None] | None = None
-    """Tells the answer in its place, when the record of it is safe."""
+    """How many times a server was asked; retries count."""
+    lease_owner: str = ""
+    """The owner of the connection it uses, if that is exclusive."""
+    transcript: Transcript | None = None
+    """Frames for the record, if they are recorded."""
+    client_load: ClientLoad | None = None
+    """The client's load, while this exchange counts towards it."""
+    reservation: MemoryReservation | None = None
+    """Its part of the memory budget, if it is large."""
+    delay_answer: Callable[["Exchange", bytes, int | None, RetryAfter | None], None] | None = None
+    """Sends the answer later, once its event is recorded."""
     on_end: Callable[["Exchange", Ending | None], None] | None = None
-    """Told once, when it is over: with its ending, or with none if the client gave up."""
+    """Called once at the end: with the ending, or None if the client cancelled."""
 
-    def happen(self, happening: Progress | Log | Notice | NeedInput) -> None:
-        """Tell the client something on the way."""
-        if self.passage is not None:
-            match happening:
+    def continue_from(self, before: "Exchange") -> None:
+        """Go on with a call whose client has come back with another request.
+
+        For the record they are one exchange, with one trace and one transcript.
+        """
+        self.trace_id, self.span_id = before.trace_id, before.span_id
+        self.parent_span_id, self.started_at = before.parent_span_id, before.started_at
+        self.name, self.server, self.native = before.name, before.server, before.native
+        self.lease_owner, self.attempts = before.lease_owner, before.attempts
+        self.server_seconds, self.transcript = before.server_seconds, before.transcript
+        if self.transcript is not None:
+            self.transcript.on_client_retry(self.method.name, before.params, self.params)
+
+    def emit(self, event: Progress | Log | ServerNotification | NeedInput) -> None:
+        """Deliver an event to the client."""
+        if self.transcript is not None:
+            match event:
                 case Progress(params):
-                    self.passage.note("server-notification", "server", PROGRESS, params)
-                case Log(params, said):
-                    self.passage.note("server-notification", "server", MESSAGE, said or params)
-                    self.passage.pass_on("server-notification", "client", MESSAGE, params)
-                case Notice(method, params):
-                    self.passage.note("server-notification", "client", method, params)
+                    self.transcript.record("server-notification", "server", PROGRESS, params)
+                case Log(params, original):
+                    self.transcript.record(
+                        "server-notification", "server", LOG_MESSAGE, original or params
+                    )
+                    self.transcript.record_forwarded(
+                        "server-notification", "client", LOG_MESSAGE, params
+                    )
+                case ServerNotification(method, params):
+                    self.transcript.record("server-notification", "client", method, params)
                 case NeedInput(question):
-                    question.passage = self.passage
-        self.tell(self, happening)
+                    question.transcript = self.transcript
+        self.deliver(self, event)
 
-    def give(self, result: bytes, pause: Pause | None = None) -> None:
-        """Answer the client with a result."""
-        if self.passage is not None:
-            self.passage.gives(result, failed=False)
-        self._answer(codec.result(self.id, result), None, pause)
+    def send_result(self, result: bytes, retry_after: RetryAfter | None = None) -> None:
+        """Send a result as the answer."""
+        if self.transcript is not None:
+            self.transcript.on_client_answer(result, failed=False)
+        self._send_answer(jsonrpc.encode_result(self.id, result), None, retry_after)
 
-    def deny(self, error: bytes, code: int | None, pause: Pause | None = None) -> None:
-        """Answer the client with an error."""
-        if self.passage is not None:
-            self.passage.gives(error, failed=True)
-        self._answer(codec.failure(self.id, error), code, pause)
+    def send_error(
+        self, error: bytes, code: int | None, retry_after: RetryAfter | None = None
+    ) -> None:
+        """Send an error as the answer."""
+        if self.transcript is not None:
+            self.transcript.on_client_answer(error, failed=True)
+        self._send_answer(jsonrpc.encode_failure(self.id, error), code, retry_after)
 
-    def _answer(self, frame: bytes, code: int | None, pause: Pause | None) -> None:
-        if self.hold is None:
-            self.teller.end(frame, code, pause)
+    def _send_answer(self, frame: bytes, code: int | None, retry_after: RetryAfter | None) -> None:
+        if self.delay_answer is None:
+            self.writer.end(frame, code, retry_after)
         else:
-            self.hold(self, frame, code, pause)
+            self.delay_answer(self, frame, code, retry_after)
 
     def end(self, ending: Ending) -> None:
-        """Tell the front how it ended. Only the first ending counts."""
+        """End the exchange. Only the first ending counts."""
         if self.ended:
             return
         self.ended = True
-        # It holds on to this exchange: without a cut, every call waits for the garbage collector.
+        # Breaks a reference cycle: the callback holds this exchange.
         self.on_cancel = None
+        # Questions first: nothing may be sent for a request after its answer.
         for question in self.questions:
             question.abandon()
-        self.tell(self, ending)
-        self._over(ending)
+        try:
+            self.deliver(self, ending)
+        finally:  # What breaks on the way to the client is no reason to lose the record.
+            self._finish(ending)
 
     def cancel(self, reason: bytes | None = None) -> None:
-        """The client no longer wants the answer: no ending is told."""
+        """The client cancelled the request: nothing is delivered."""
         if self.ended:
             return
         self.ended = True
         for question in self.questions:
             question.abandon()
-        give_up, self.on_cancel = self.on_cancel, None
-        if give_up is not None:
-            give_up(reason)
-        self._over(None)
+        on_cancel, self.on_cancel = self.on_cancel, None
+        if on_cancel is not None:
+            on_cancel(reason)
+        self._finish(None)
 
-    def _over(self, ending: Ending | None) -> None:
-        share, self.share = self.share, None
-        if share is not None:
-            share.calls -= 1
-        held, self.held = self.held, None
-        if held is not None:
-            held.let_go()
-        over, self.on_end = self.on_end, None
-        if over is not None:
-            over(self, ending)
-
-
-class Front(Protocol):
-    """Who keeps what a client has open."""
-
-    def tell(self, exchange: Exchange, happening: Happening) -> None:
-        """Tell the client what happened."""
-
-    def close(self, key: Hashable) -> None:
-        """What was kept under this key has its answer."""
-
-    def swap(self, key: Hashable, exchange: Exchange) -> None:
-        """What was kept under this key goes on as an exchange."""
+    def _finish(self, ending: Ending | None) -> None:
+        client_load, self.client_load = self.client_load, None
+        if client_load is not None:
+            client_load.calls -= 1
+        reservation, self.reservation = self.reservation, None
+        if reservation is not None:
+            reservation.release()
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end(self, ending)
 
 
-class Pending(Protocol):
-    """What a client has open: an exchange, or a shorter form of one."""
+class ClientAdapter(Protocol):
+    """Holds the open requests of a client and delivers events to it."""
+
+    def deliver(self, exchange: Exchange, event: ExchangeEvent) -> None:
+        """Deliver an event of an exchange to the client."""
+
+    def remove(self, key: Hashable) -> None:
+        """The fast-path call with this key has its answer."""
+
+    def replace(self, key: Hashable, exchange: Exchange) -> None:
+        """The fast-path call with this key continues as an exchange."""
+
+
+class OpenRequest(Protocol):
+    """An open request of a client: an exchange, or a fast-path call."""
 
     @property
     def id(self) -> bytes: ...
@@ -372,13 +421,12 @@ class Pending(Protocol):
     @property
     def params(self) -> bytes: ...
     @property
-    def teller(self) -> Teller: ...
+    def writer(self) -> ReplyWriter: ...
     def cancel(self, reason: bytes | None = None) -> None:
-        """The client no longer wants the answer."""
+        """The client cancelled the request."""
 
 
-class Again(Pending, Protocol):
-    """A call that was made before, ready to be made again."""
+class PreparedCall(OpenRequest, Protocol):
+    """A fast-path call, ready to start."""
 
-    def go(self) -> None:
-        """Make it."""
+    def start(self) -> None: ...

@@ -1,8 +1,5 @@
-"""What a modern request repeats in its HTTP header fields, for those who do not read bodies.
-
-The values of `Mcp-Name` and `Mcp-Param-*`, and the `x-mcp-header` annotations that say which
-arguments of a tool become fields. Pure: no idea of connections, nor of whose tool it is.
-"""
+"""HTTP headers that repeat parts of a modern request: `Mcp-Name`, `Mcp-Param-*`, and `x-mcp-header`
+annotations in tool schemas."""
 
 import base64
 import binascii
@@ -13,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from anyport.protocol.extension import EXTENSIONS
-from anyport.wire import members
+from anyport.protocol.extensions import EXTENSIONS
+from anyport.wire import raw_json
 
 ANNOTATION: Final = "x-mcp-header"
 PARAM_PREFIX: Final = "Mcp-Param-"
@@ -27,99 +24,112 @@ NAMED_BY: Final[Mapping[str, str]] = MappingProxyType(
         for method in row.methods
     }
 )
-"""The methods that need an `Mcp-Name`, and the member of their params that it repeats."""
+"""Methods that need an `Mcp-Name`, and the member of params that it repeats."""
 
 Path = tuple[str, ...]
 Annotations = Mapping[str, Path]
-"""Header name, as the schema spells it without the prefix, to where its argument lies."""
+"""Header name without prefix, as the schema spells it, and the path to its argument."""
 
 NO_ANNOTATIONS: Final[Annotations] = MappingProxyType({})
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,3})?")
-_WRAPPED: Final = ("=?base64?", "?=")
+_BASE64_MARKS: Final = ("=?base64?", "?=")
 
-_INSIDE: Final = frozenset(
+_SCHEMA_KEYWORDS: Final = frozenset(
     (
-        *("additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if"),
-        *("items", "not", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
+        "additionalItems",
+        "additionalProperties",
+        "contains",
+        "contentSchema",
+        "else",
+        "if",
+        "items",
+        "not",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
     )
 )
-"""Keywords of JSON Schema that hold a schema."""
-_INSIDE_LIST: Final = frozenset(("allOf", "anyOf", "oneOf", "prefixItems", "items"))
-_INSIDE_MAP: Final = frozenset(("patternProperties", "dependentSchemas", "$defs", "definitions"))
+"""JSON Schema keywords that hold a schema."""
+_SCHEMA_LIST_KEYWORDS: Final = frozenset(("allOf", "anyOf", "oneOf", "prefixItems", "items"))
+_SCHEMA_MAP_KEYWORDS: Final = frozenset(
+    ("patternProperties", "dependentSchemas", "$defs", "definitions")
+)
 
 
 def encode_value(text: str) -> str:
-    """A field value that carries any text: as it is where HTTP leaves it alone, else wrapped."""
+    """Encode any text as a field value: plain if HTTP allows, else base64."""
     plain = text.isascii() and text.isprintable() and text == text.strip()
-    if plain and not (text.startswith(_WRAPPED[0]) and text.endswith(_WRAPPED[1])):
+    if plain and not (text.startswith(_BASE64_MARKS[0]) and text.endswith(_BASE64_MARKS[1])):
         return text
-    return base64.b64encode(text.encode()).decode("ascii").join(_WRAPPED)
+    return base64.b64encode(text.encode()).decode("ascii").join(_BASE64_MARKS)
 
 
 def decode_value(raw: str) -> str | None:
-    """The text in a field value; None if it is wrapped, but not as anyone would wrap it."""
-    opened, closed = _WRAPPED
+    """Decode a field value; None if its base64 is not canonical."""
+    opened, closed = _BASE64_MARKS
     if len(raw) < len(opened + closed) or not (raw.startswith(opened) and raw.endswith(closed)):
         return raw
     wrapped = raw[len(opened) : -len(closed)]
     try:
-        inside = base64.b64decode(wrapped, validate=True)
-        text = inside.decode()
+        decoded = base64.b64decode(wrapped, validate=True)
+        text = decoded.decode()
     except (binascii.Error, ValueError):
         return None
     # Two spellings of one value would let two readers see two values.
-    return text if base64.b64encode(inside).decode("ascii") == wrapped else None
+    return text if base64.b64encode(decoded).decode("ascii") == wrapped else None
 
 
-def annotations(input_schema: bytes) -> Annotations | str:
-    """Which arguments of a tool become fields; a sentence if an annotation is invalid."""
+def read_annotations(input_schema: bytes) -> Annotations | str:
+    """The header annotations in a tool's input schema, or why they are invalid."""
     if ANNOTATION.encode() not in input_schema and rb"\u" not in input_schema:
         return NO_ANNOTATIONS
     try:
         schema = msgspec.json.decode(input_schema)
     except (msgspec.DecodeError, RecursionError):
         return NO_ANNOTATIONS
-    found: dict[str, Path] = {}
-    known: set[str] = set()
-    for path, part in _positions(schema):
-        if ANNOTATION not in part:
+    paths: dict[str, Path] = {}
+    names_seen: set[str] = set()
+    for path, node in _iter_schemas(schema):
+        if ANNOTATION not in node:
             continue
-        name = part[ANNOTATION]
-        fault = _fault(path, name, part.get("type"))
-        if fault is None and name.lower() in known:
-            fault = f"{name!r} stands twice"
+        name = node[ANNOTATION]
+        fault = _find_annotation_fault(path, name, node.get("type"))
+        if fault is None and name.lower() in names_seen:
+            fault = f"{name!r} is used twice"
         if fault is not None or path is None:
             return f"{ANNOTATION}: {fault}"
-        known.add(name.lower())
-        found[name] = path
-    return found
+        names_seen.add(name.lower())
+        paths[name] = path
+    return paths
 
 
-def param_fields(annotated: Annotations, arguments: bytes) -> list[tuple[str, str]]:
-    """The fields that repeat these arguments: names with the prefix, values ready to be sent."""
+def encode_param_fields(annotated: Annotations, arguments: bytes) -> list[tuple[str, str]]:
+    """The `Mcp-Param-*` fields for these arguments."""
     if not annotated:
         return []
     fields: list[tuple[str, str]] = []
     for name, path in annotated.items():
-        value = _shown(_value(arguments, path))
+        value = _as_text(_argument_at(arguments, path))
         if value is not None:
             fields.append((PARAM_PREFIX + name, encode_value(value)))
     return fields
 
 
-def disagreement(annotated: Annotations, arguments: bytes, sent: Mapping[str, str]) -> str | None:
-    """How the fields that were sent contradict the arguments; None if they do not.
+def find_disagreement(
+    annotated: Annotations, arguments: bytes, sent: Mapping[str, str]
+) -> str | None:
+    """How `Mcp-Param-*` fields contradict the arguments; None if they agree.
 
-    `sent` is keyed by the whole field name in lower case. Fields that the tool does not define
-    are nobody's business here.
+    `sent` is keyed by lower-case field names. Fields that the tool does not define are ignored.
     """
     for name, path in annotated.items():
         field = PARAM_PREFIX + name
         raw = sent.get(field.lower())
-        argument = _value(arguments, path)
-        expected = _shown(argument)
+        argument = _argument_at(arguments, path)
+        expected = _as_text(argument)
         where = ".".join(path)
         if raw is None:
             if expected is not None:
@@ -135,35 +145,35 @@ def disagreement(annotated: Annotations, arguments: bytes, sent: Mapping[str, st
     return None
 
 
-def _positions(root: Any) -> Iterator[tuple[Path | None, dict[str, Any]]]:
-    """Every schema within a schema, with its chain of property names.
+def _iter_schemas(root: Any) -> Iterator[tuple[Path | None, dict[str, Any]]]:
+    """Yield every subschema with its path of property names.
 
-    None in place of a chain once anything but `properties` has been passed: what an instance has
-    there cannot be known from the schema alone. References are not followed.
+    The path is None below any keyword other than `properties`: its place in the arguments is not
+    known from the schema. References are not followed.
     """
     pending: list[tuple[Path | None, Any]] = [((), root)]
     while pending:
-        path, part = pending.pop()
-        if not isinstance(part, dict):
+        path, node = pending.pop()
+        if not isinstance(node, dict):
             continue
-        yield path, part
-        for keyword, inside in part.items():
-            if keyword == "properties" and isinstance(inside, dict):
+        yield path, node
+        for keyword, child in node.items():
+            if keyword == "properties" and isinstance(child, dict):
                 pending += (
                     (None if path is None else (*path, name), schema)
-                    for name, schema in inside.items()
+                    for name, schema in child.items()
                 )
-            elif keyword in _INSIDE_LIST and isinstance(inside, list):
-                pending += ((None, schema) for schema in inside)
-            elif keyword in _INSIDE_MAP and isinstance(inside, dict):
-                pending += ((None, schema) for schema in inside.values())
-            elif keyword in _INSIDE:
-                pending.append((None, inside))
+            elif keyword in _SCHEMA_LIST_KEYWORDS and isinstance(child, list):
+                pending += ((None, schema) for schema in child)
+            elif keyword in _SCHEMA_MAP_KEYWORDS and isinstance(child, dict):
+                pending += ((None, schema) for schema in child.values())
+            elif keyword in _SCHEMA_KEYWORDS:
+                pending.append((None, child))
 
 
-def _fault(path: Path | None, name: Any, kind: Any) -> str | None:
+def _find_annotation_fault(path: Path | None, name: Any, kind: Any) -> str | None:
     if not path:
-        return "it may only stand on a property that `properties` alone lead to"
+        return "it is only allowed on a property that `properties` alone lead to"
     where = ".".join(path)
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
         return f"the one of {where!r} is not a header name"
@@ -172,23 +182,23 @@ def _fault(path: Path | None, name: Any, kind: Any) -> str | None:
     return None
 
 
-def _value(arguments: bytes, path: Path) -> bytes:
-    """The raw argument at the end of a path; empty if there is none."""
+def _argument_at(arguments: bytes, path: Path) -> bytes:
+    """The raw argument at a path; empty if there is none."""
     raw = arguments
     for name in path:
         if raw[:1] != b"{":
             return b""
-        found = members.members(raw).get(name)
-        if found is None:
+        value = raw_json.members(raw).get(name)
+        if value is None:
             return b""
-        raw = bytes(found)
+        raw = bytes(value)
     return raw
 
 
-def _shown(raw: bytes) -> str | None:
-    """An argument as text; None for what has none, null included."""
+def _as_text(raw: bytes) -> str | None:
+    """An argument as text; None for null, arrays and objects."""
     if raw[:1] == b'"':
-        return members.string(msgspec.Raw(raw))
+        return raw_json.decode_string(msgspec.Raw(raw))
     if raw in (b"true", b"false"):
         return raw.decode()
     if raw[:1] not in b"-0123456789" or not raw:
@@ -201,7 +211,7 @@ def _shown(raw: bytes) -> str | None:
 
 
 def _same_number(text: str, expected: str, argument: bytes) -> bool:
-    """Whether two texts mean one number: 42 and 42.0 do."""
+    """Whether two texts are the same number, such as 42 and 42.0."""
     if argument[:1] == b'"' or not (_NUMBER.fullmatch(text) and _NUMBER.fullmatch(expected)):
         return False
     if text.lstrip("-").isdigit() and expected.lstrip("-").isdigit():

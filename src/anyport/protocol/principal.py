@@ -1,14 +1,11 @@
-"""Who a request comes from, as far as the gateway could make sure.
-
-One tuple, everywhere: sessions, cursors, streams and leases belong to a principal, and whoever
-is another one sees none of them. How somebody proves who they are is not known here.
-"""
+"""Principal: the authenticated sender of a request. Sessions, cursors, streams and leases belong to
+one."""
 
 from typing import Final, NamedTuple
 
 
 class Principal(NamedTuple):
-    """Whose word it is, whom it names, and through which client they came."""
+    """Issuer and subject of a token, and the client in use."""
 
     issuer: str
     subject: str
@@ -19,4 +16,4 @@ class Principal(NamedTuple):
 
 
 LOCAL: Final = Principal("local", "user")
-"""The user who started the gateway, on stdin or over loopback without authentication."""
+"""The user who started the gateway: on stdin, or on loopback without tokens."""

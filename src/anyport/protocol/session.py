@@ -1,73 +1,70 @@
-"""The life of one downstream legacy session.
-
-Everything that changes a session's state is in this file, in one table. The table knows nothing
-of transports: the same session runs over stdio and HTTP.
-"""
+"""State machine of a legacy session, as one table. The same for stdio and HTTP."""
 
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
+STDIO: Final = "stdio"
+STREAMABLE_HTTP: Final = "streamable-http"
+LEGACY_SSE: Final = "sse"
+"""The transports of clients, as the record names them."""
 
-class State(Enum):
-    """How far the handshake has come."""
 
+class SessionState(Enum):
     NEW = "new"
     OPENING = "opening"
-    """`initialize` is answered, the client has not confirmed."""
+    """`initialize` is answered, the client has not confirmed yet."""
     READY = "ready"
     CLOSED = "closed"
 
 
-class Step(Enum):
-    """What a client can do to its session."""
-
+class SessionEvent(Enum):
     INITIALIZE = "initialize"
     INITIALIZED = "initialized"
     REQUEST = "request"
     CLOSE = "close"
 
 
-TRANSITIONS: Final[Mapping[tuple[State, Step], State]] = MappingProxyType(
+TRANSITIONS: Final[Mapping[tuple[SessionState, SessionEvent], SessionState]] = MappingProxyType(
     {
-        (State.NEW, Step.INITIALIZE): State.OPENING,
-        # A confirmation of nothing, from a client that skips the handshake: harmless.
-        (State.NEW, Step.INITIALIZED): State.NEW,
+        (SessionState.NEW, SessionEvent.INITIALIZE): SessionState.OPENING,
+        # A client that skips the handshake may confirm it all the same: harmless.
+        (SessionState.NEW, SessionEvent.INITIALIZED): SessionState.NEW,
         # Revision 2025-03-26 allows a request without a session; it is answered by itself.
-        (State.NEW, Step.REQUEST): State.NEW,
-        (State.NEW, Step.CLOSE): State.CLOSED,
-        # A client whose first try timed out starts again on the same pipe.
-        (State.OPENING, Step.INITIALIZE): State.OPENING,
-        (State.OPENING, Step.INITIALIZED): State.READY,
-        # A client that asks before it confirms has evidently taken our answer.
-        (State.OPENING, Step.REQUEST): State.READY,
-        (State.OPENING, Step.CLOSE): State.CLOSED,
-        (State.READY, Step.INITIALIZE): State.OPENING,
-        (State.READY, Step.INITIALIZED): State.READY,
-        (State.READY, Step.REQUEST): State.READY,
-        (State.READY, Step.CLOSE): State.CLOSED,
-        (State.CLOSED, Step.CLOSE): State.CLOSED,
+        (SessionState.NEW, SessionEvent.REQUEST): SessionState.NEW,
+        (SessionState.NEW, SessionEvent.CLOSE): SessionState.CLOSED,
+        # A client whose first attempt timed out starts again on the same pipe.
+        (SessionState.OPENING, SessionEvent.INITIALIZE): SessionState.OPENING,
+        (SessionState.OPENING, SessionEvent.INITIALIZED): SessionState.READY,
+        # A client that sends requests before it confirms has received our answer.
+        (SessionState.OPENING, SessionEvent.REQUEST): SessionState.READY,
+        (SessionState.OPENING, SessionEvent.CLOSE): SessionState.CLOSED,
+        (SessionState.READY, SessionEvent.INITIALIZE): SessionState.OPENING,
+        (SessionState.READY, SessionEvent.INITIALIZED): SessionState.READY,
+        (SessionState.READY, SessionEvent.REQUEST): SessionState.READY,
+        (SessionState.READY, SessionEvent.CLOSE): SessionState.CLOSED,
+        (SessionState.CLOSED, SessionEvent.CLOSE): SessionState.CLOSED,
     }
 )
 
 
 class OutOfOrder(Exception):
-    """The peer took a step its session does not allow now."""
+    """The peer sent what its session does not allow now."""
 
-    def __init__(self, state: State, step: Step) -> None:
-        super().__init__(f"{step.value} is not allowed while the session is {state.value}")
+    def __init__(self, state: SessionState, event: SessionEvent) -> None:
+        super().__init__(f"{event.value} is not allowed while the session is {state.value}")
         self.state = state
-        self.step = step
+        self.event = event
 
 
-def advance(state: State, step: Step) -> State:
-    """The state after a step.
+def next_state(state: SessionState, event: SessionEvent) -> SessionState:
+    """The state after an event.
 
     Raises:
-        OutOfOrder: the table has no such cell; the state stays as it was.
+        OutOfOrder: the table has no such transition; the state is unchanged.
     """
-    after = TRANSITIONS.get((state, step))
+    after = TRANSITIONS.get((state, event))
     if after is None:
-        raise OutOfOrder(state, step)
+        raise OutOfOrder(state, event)
     return after

@@ -1,1 +1,2 @@
-"""Bytes to JSON-RPC frames and back. Knows JSON-RPC 2.0, not MCP; does no I/O."""
+"""Wire formats: bytes to JSON-RPC frames and back, lines, event streams and HTTP/1.1 heads. No I/O,
+no MCP."""
