@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from anyport.config.document import FILE_BYTES_MAX, Document, Spot, read
-from anyport.config.faults import Fault
+from anyport.config.document import FILE_BYTES_MAX, ConfigNode, Document, read_document
+from anyport.config.faults import ConfigFault
 
 
 def document(file: Path, text: str) -> Document:
     file.write_bytes(text.encode())
-    found = read(file)
+    found = read_document(file)
     assert isinstance(found, Document)
     return found
 
 
-def member(spot: Spot, *keys: str) -> Spot:
+def member(spot: ConfigNode, *keys: str) -> ConfigNode:
     for key in keys:
         spot = dict(spot.items())[key]
     return spot
@@ -41,7 +41,7 @@ def test_a_fault_names_the_file_the_place_and_the_path(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     spot = member(document(file, '{"a b": {"c": [1, 2]}}').root, "a b", "c")
     second = list(spot.elements())[1]
-    assert second.fault("wrong", "hint") == Fault(
+    assert second.fault("wrong", "hint") == ConfigFault(
         file=str(file), line=1, column=19, path="'a b'.c[1]", message="wrong", hint="hint"
     )
     assert spot.key_fault("wrong").column == 10
@@ -76,14 +76,14 @@ def test_a_file_that_cannot_be_read_is_a_fault(
 ) -> None:
     file = tmp_path / "a.json"
     file.write_bytes(raw)
-    fault = read(file)
-    assert isinstance(fault, Fault)
+    fault = read_document(file)
+    assert isinstance(fault, ConfigFault)
     assert (fault.line, fault.column, fault.message) == (line, column, message)
 
 
 def test_a_missing_file_and_a_directory_are_faults(tmp_path: Path) -> None:
-    missing, directory = read(tmp_path / "none.toml"), read(tmp_path)
-    assert isinstance(missing, Fault)
+    missing, directory = read_document(tmp_path / "none.toml"), read_document(tmp_path)
+    assert isinstance(missing, ConfigFault)
     assert missing.message == "the file cannot be read: No such file or directory"
-    assert isinstance(directory, Fault)
+    assert isinstance(directory, ConfigFault)
     assert directory.message == "this is a directory"

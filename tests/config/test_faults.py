@@ -5,16 +5,16 @@ import pytest
 from anyport.config.faults import (
     FAULTS_MAX,
     ConfigError,
-    Fault,
-    Faults,
-    nearest,
-    shown,
-    suggestion,
+    ConfigFault,
+    ConfigFaults,
+    find_nearest,
+    quote_name,
+    suggest,
 )
 
 
-def fault(file: str = "a.toml", line: int = 1, column: int = 1, hint: str = "") -> Fault:
-    return Fault(file=file, line=line, column=column, path="x", message="wrong", hint=hint)
+def fault(file: str = "a.toml", line: int = 1, column: int = 1, hint: str = "") -> ConfigFault:
+    return ConfigFault(file=file, line=line, column=column, path="x", message="wrong", hint=hint)
 
 
 def test_a_fault_reads_like_a_compiler_message() -> None:
@@ -23,11 +23,11 @@ def test_a_fault_reads_like_a_compiler_message() -> None:
 
 
 def test_nothing_found_raises_nothing() -> None:
-    Faults().raise_any()
+    ConfigFaults().raise_any()
 
 
 def test_faults_come_in_the_order_of_files_and_lines_and_once() -> None:
-    faults = Faults()
+    faults = ConfigFaults()
     for one in (fault("b", 9), fault("a", 2), fault("b", 1), fault("b", 1)):
         faults.add(one)
     with pytest.raises(ConfigError) as caught:
@@ -37,7 +37,7 @@ def test_faults_come_in_the_order_of_files_and_lines_and_once() -> None:
 
 
 def test_the_collection_stops_where_nobody_reads_on() -> None:
-    faults = Faults()
+    faults = ConfigFaults()
     for line in range(FAULTS_MAX + 50):
         faults.add(fault(line=line))
     with pytest.raises(ConfigError) as caught:
@@ -50,27 +50,27 @@ def test_the_collection_stops_where_nobody_reads_on() -> None:
     [("comand", "command"), ("Command", "command"), ("permit_env", "permitEnv"), ("zzz", None)],
 )
 def test_the_nearest_key_ignores_case_and_underscores(word: str, meant: str | None) -> None:
-    assert nearest(word, ("command", "permitEnv")) == meant
+    assert find_nearest(word, ("command", "permitEnv")) == meant
 
 
 def test_a_hint_lists_what_is_valid_when_nothing_is_near() -> None:
-    assert suggestion("zzz", ("allow", "deny")) == "valid here: allow, deny"
+    assert suggest("zzz", ("allow", "deny")) == "valid here: allow, deny"
 
 
 def test_a_name_is_shown_on_one_line_and_cut() -> None:
-    assert shown("a\nb") == "'a\\nb'"
-    assert len(shown("x" * 1_000_000)) < 100
+    assert quote_name("a\nb") == "'a\\nb'"
+    assert len(quote_name("x" * 1_000_000)) < 100
 
 
 def test_a_warning_is_no_fault() -> None:
-    faults = Faults()
+    faults = ConfigFaults()
     faults.warn(fault(line=2))
     faults.raise_any()
     assert faults.warnings == (fault(line=2),)
 
 
 def test_warnings_stop_where_nobody_reads_on() -> None:
-    faults = Faults()
+    faults = ConfigFaults()
     for line in range(FAULTS_MAX + 5):
         faults.warn(fault(line=line))
     assert len(faults.warnings) == FAULTS_MAX

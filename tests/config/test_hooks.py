@@ -6,8 +6,8 @@ import pytest
 
 from anyport.config import Config, ConfigError, load
 from anyport.config.hooks import HOOKS_MAX
-from anyport.config.schema import HookConfig
-from anyport.gateway.hooks_judge import judge_filter
+from anyport.config.model import HookConfig
+from anyport.gateway.hooks.filters import check_hook_filter
 
 ENVIRON = {"TOKEN": "s3cret-token", "SPACED": "a b", "EMPTY": ""}
 SERVERS = '[mcpServers."Git Hub"]\ncommand = "x"\n[mcpServers.slack]\ncommand = "y"\n'
@@ -16,7 +16,7 @@ SERVERS = '[mcpServers."Git Hub"]\ncommand = "x"\n[mcpServers.slack]\ncommand = 
 def loaded(folder: Path, hooks: str, servers: str = SERVERS) -> Config:
     file = folder / "anyport.toml"
     file.write_text(f"{hooks}\n{servers}")
-    return load([file], ENVIRON, judge_filter)
+    return load([file], ENVIRON, check_hook_filter)
 
 
 def hook(folder: Path, body: str) -> HookConfig:

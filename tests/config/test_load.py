@@ -8,10 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anyport.config import Config, ConfigError, Fault, demo_config, find, load
-from anyport.config.entry import ALIASES, KEYS, NEGATED, SPECIAL
+from anyport.config import Config, ConfigError, ConfigFault, demo_config, find_config, load
+from anyport.config.client_entries import (
+    KEY_ALIASES,
+    NEGATED_KEYS,
+    SERVER_KEYS,
+    VARIABLE_NAMING_KEYS,
+)
 from anyport.config.faults import FAULTS_MAX
-from anyport.config.sections import GATEWAY_KEYS, PROFILE_KEYS
+from anyport.config.gateway import GATEWAY_KEYS, PROFILE_KEYS
 
 SCALARS = (
     st.none()
@@ -44,7 +49,11 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 ENTRIES = st.dictionaries(
-    st.sampled_from([*KEYS, *ALIASES, *NEGATED, *SPECIAL, "source", "other"]), VALUES, max_size=5
+    st.sampled_from(
+        [*SERVER_KEYS, *KEY_ALIASES, *NEGATED_KEYS, *VARIABLE_NAMING_KEYS, "source", "other"]
+    ),
+    VALUES,
+    max_size=5,
 )
 PROFILES = st.dictionaries(st.sampled_from([*PROFILE_KEYS, "other"]), VALUES, max_size=4)
 GATEWAYS = st.dictionaries(st.sampled_from([*GATEWAY_KEYS, "other"]), VALUES, max_size=2)
@@ -57,7 +66,7 @@ def write(folder: Path, name: str, text: str) -> Path:
     return file
 
 
-def faults(*files: Path) -> list[Fault]:
+def faults(*files: Path) -> list[ConfigFault]:
     with pytest.raises(ConfigError) as caught:
         load(files, {})
     return list(caught.value.faults)
@@ -70,7 +79,7 @@ def overlaid(folder: Path, *texts: str) -> Config:
 
 def test_the_directorys_file_comes_before_the_users(tmp_path: Path) -> None:
     here, user = tmp_path / "here", tmp_path / "user"
-    assert find(here, user) is None
+    assert find_config(here, user) is None
     in_order = [
         write(user, "anyport.json", "{}"),
         write(user, "anyport.toml", ""),
@@ -78,13 +87,13 @@ def test_the_directorys_file_comes_before_the_users(tmp_path: Path) -> None:
         write(here, "anyport.toml", ""),
     ]
     for file in reversed(in_order):
-        assert find(here, user) == file
+        assert find_config(here, user) == file
         file.unlink()
 
 
 def test_a_directory_is_not_a_configuration(tmp_path: Path) -> None:
     (tmp_path / "anyport.toml").mkdir()
-    assert find(tmp_path, tmp_path) is None
+    assert find_config(tmp_path, tmp_path) is None
 
 
 def test_nothing_configured_runs_the_demo() -> None:
@@ -282,7 +291,7 @@ def test_nothing_secret_is_in_faults_or_in_the_configurations_repr(tmp_path: Pat
     assert "hunter2" not in " ".join(f"{fault} {fault!r}" for fault in found)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.fixed_dictionaries(
         {"mcpServers": st.dictionaries(st.sampled_from(["a", "A", "b c", ""]), ENTRIES | VALUES)},

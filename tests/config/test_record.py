@@ -6,7 +6,7 @@ import pytest
 
 from anyport.config.faults import ConfigError
 from anyport.config.load import load
-from anyport.config.schema import Config, RecordConfig
+from anyport.config.model import Config, RecordConfig
 
 
 def read(tmp_path: Path, text: str) -> Config:
@@ -33,6 +33,8 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         payloadBytes = 5_000_000
         redactKeys = ["iban"]
         anchor = "heads/anchor.jsonl"
+        onFailure = "block"
+        sync = "always"
         """,
     )
     assert config.record == RecordConfig(
@@ -43,6 +45,8 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         payload_bytes=5_000_000,
         redact_keys=("iban",),
         anchor=str(tmp_path / "heads/anchor.jsonl"),
+        on_failure="block",
+        sync="always",
     )
 
 
@@ -76,6 +80,7 @@ def test_the_most_specific_word_counts(tmp_path: Path) -> None:
         ("keepBytes = 10", "record.keepBytes must be between 1,048,576"),
         ('anchor = ""', "record.anchor must be a path"),
         ("keepdays = 3", "unknown key 'keepdays'"),
+        ('sync = "sometimes"', "record.sync cannot be 'sometimes'"),
         ("redactKeys = [1]", "must be a string"),
     ],
 )

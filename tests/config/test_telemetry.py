@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from anyport.config import Config, ConfigError, load
-from anyport.config.schema import TelemetryConfig
+from anyport.config.model import TelemetryConfig
 
 SECRET = "c2VjcmV0LXRva2VuLTAxMjM0NTY3ODk="
 ENVIRON = {"TOKEN": SECRET, "WHERE": "https://otlp.example.com", "EMPTY": "", "BAD": "ftp://x"}

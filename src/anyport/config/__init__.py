@@ -1,12 +1,12 @@
-"""Configuration: files in, frozen types or a list of faults out.
+"""Configuration: reads files into frozen types, or reports every fault in them.
 
-Two syntaxes, TOML and JSON with comments, and the files of MCP clients as they are.
+Supports TOML and JSON with comments, and reads the files of MCP clients unchanged.
 """
 
-from anyport.config.address import exposure
-from anyport.config.faults import ConfigError, Fault
-from anyport.config.load import demo_config, find, load
-from anyport.config.schema import (
+from anyport.config.addresses import explain_exposure
+from anyport.config.faults import ConfigError, ConfigFault
+from anyport.config.load import demo_config, find_config, load
+from anyport.config.model import (
     DEFAULT_PROFILE,
     REVISIONS,
     Config,
@@ -22,14 +22,14 @@ __all__ = [
     "REVISIONS",
     "Config",
     "ConfigError",
-    "Fault",
+    "ConfigFault",
     "GatewayConfig",
     "ProfileConfig",
     "ServerConfig",
     "Token",
     "UnknownProfile",
     "demo_config",
-    "exposure",
-    "find",
+    "explain_exposure",
+    "find_config",
     "load",
 ]

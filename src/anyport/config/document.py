@@ -1,7 +1,6 @@
-"""One configuration file: its plain values, and where in the text each of them stands.
+"""One configuration file: its values, and the position of each in the text.
 
-Reads bytes, chooses the syntax by the file's name, and turns every way in which that can fail
-into a fault. What the values mean is not known here.
+The file name decides the syntax. Every error is a fault with a position.
 """
 
 from __future__ import annotations
@@ -12,45 +11,45 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from anyport.config import jsonc, toml
-from anyport.config.faults import Fault, shown
-from anyport.config.place import KeyPath, Parsed, Place, Unreadable
+from anyport.config import json_source, toml_source
+from anyport.config.faults import ConfigFault, quote_name
+from anyport.config.positions import KeyPath, ParsedText, Position, UnreadableText
 
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Client files that hold histories besides servers reach a megabyte or two; none reach this."""
+"""Client files that also hold histories reach a megabyte or two, but not this."""
 
-_BARE: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One file that could be read."""
+    """One parsed configuration file."""
 
     file: Path
-    parsed: Parsed
+    parsed: ParsedText
 
     @property
-    def root(self) -> Spot:
-        return Spot(document=self, path=(), value=self.parsed.value)
+    def root(self) -> ConfigNode:
+        return ConfigNode(document=self, path=(), value=self.parsed.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spot:
-    """One value of a document, and the way to it."""
+class ConfigNode:
+    """One value of a document and its path."""
 
     document: Document
     path: KeyPath
     value: Any
 
-    def items(self) -> Iterator[tuple[str, Spot]]:
-        """The members of a table, without those that are null: clients mean "not set" by it."""
+    def items(self) -> Iterator[tuple[str, ConfigNode]]:
+        """The members of a table, without null ones: clients write null for "not set"."""
         for key, value in self.value.items():
             if value is not None:
-                yield key, Spot(document=self.document, path=(*self.path, key), value=value)
+                yield key, ConfigNode(document=self.document, path=(*self.path, key), value=value)
 
-    def elements(self) -> Iterator[Spot]:
+    def elements(self) -> Iterator[ConfigNode]:
         for index, value in enumerate(self.value):
-            yield Spot(document=self.document, path=(*self.path, index), value=value)
+            yield ConfigNode(document=self.document, path=(*self.path, index), value=value)
 
     @property
     def file(self) -> Path:
@@ -58,27 +57,27 @@ class Spot:
 
     @property
     def name(self) -> str:
-        return _written(self.path)
+        return _format_path(self.path)
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """File and line of the key."""
-        line, _ = self._place(self.document.parsed.keys)
+        line, _ = self._position(self.document.parsed.keys)
         return f"{self.file}:{line}"
 
-    def fault(self, message: str, hint: str = "", excerpt: str = "") -> Fault:
-        """Something is wrong with the value."""
+    def fault(self, message: str, hint: str = "", excerpt: str = "") -> ConfigFault:
+        """A fault at the position of the value."""
         return self._fault(self.document.parsed.values, message, hint, excerpt)
 
-    def key_fault(self, message: str, hint: str = "") -> Fault:
-        """Something is wrong with the key, or with what is missing under it."""
+    def key_fault(self, message: str, hint: str = "") -> ConfigFault:
+        """A fault at the position of the key, also for something missing under it."""
         return self._fault(self.document.parsed.keys, message, hint)
 
     def _fault(
-        self, places: Mapping[KeyPath, Place], message: str, hint: str, excerpt: str = ""
-    ) -> Fault:
-        line, column = self._place(places)
-        return Fault(
+        self, positions: Mapping[KeyPath, Position], message: str, hint: str, excerpt: str = ""
+    ) -> ConfigFault:
+        line, column = self._position(positions)
+        return ConfigFault(
             file=str(self.file),
             line=line,
             column=column,
@@ -88,25 +87,25 @@ class Spot:
             excerpt=excerpt,
         )
 
-    def _place(self, places: Mapping[KeyPath, Place]) -> Place:
+    def _position(self, positions: Mapping[KeyPath, Position]) -> Position:
         parsed = self.document.parsed
         path = self.path
         while path:
-            for known in (places, parsed.keys, parsed.values):
+            for known in (positions, parsed.keys, parsed.values):
                 if path in known:
                     return known[path]
-            # A table of TOML that is only implied by a longer header has no place of its own.
+            # A TOML table that only a longer header implies has no position; use its parent's.
             path = path[:-1]
         return 1, 1
 
 
-def read(file: Path) -> Document | Fault:
-    """The file's document, or the reason why there is none."""
+def read_document(file: Path) -> Document | ConfigFault:
+    """Read and parse a file; returns a fault if that fails."""
     try:
-        text = _text(file)
-        parse = toml.parse if file.suffix.lower() == ".toml" else jsonc.parse
+        text = _read_text(file)
+        parse = toml_source.parse if file.suffix.lower() == ".toml" else json_source.parse
         parsed = parse(text)
-    except Unreadable as error:
+    except UnreadableText as error:
         return _file_fault(file, (error.line, error.column), error.message, error.hint)
     except OSError as error:
         reason = error.strerror or type(error).__name__
@@ -118,35 +117,39 @@ def read(file: Path) -> Document | Fault:
     return Document(file=file, parsed=parsed)
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     if file.is_dir():
-        raise Unreadable(1, 1, "this is a directory", "name the file in it")
+        raise UnreadableText(1, 1, "this is a directory", "name the file in it")
     with file.open("rb") as stream:
         raw = stream.read(FILE_BYTES_MAX + 1)
     if len(raw) > FILE_BYTES_MAX:
         limit = FILE_BYTES_MAX // (1024 * 1024)
-        raise Unreadable(1, 1, f"the file is larger than {limit} MiB", "is it the right file?")
+        raise UnreadableText(1, 1, f"the file is larger than {limit} MiB", "is it the right file?")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = raw[: error.start]
         line = before.count(b"\n") + 1
         column = len(before) - (before.rfind(b"\n") + 1) + 1
-        raise Unreadable(line, column, "the file is not UTF-8 text", "save it as UTF-8") from None
+        raise UnreadableText(
+            line, column, "the file is not UTF-8 text", "save it as UTF-8"
+        ) from None
     return text.replace("\r\n", "\n")
 
 
-def _file_fault(file: Path, place: Place, message: str, hint: str) -> Fault:
-    line, column = place
-    return Fault(file=str(file), line=line, column=column, path="", message=message, hint=hint)
+def _file_fault(file: Path, position: Position, message: str, hint: str) -> ConfigFault:
+    line, column = position
+    return ConfigFault(
+        file=str(file), line=line, column=column, path="", message=message, hint=hint
+    )
 
 
-def _written(path: KeyPath) -> str:
-    written = ""
+def _format_path(path: KeyPath) -> str:
+    formatted = ""
     for part in path:
         if isinstance(part, int):
-            written += f"[{part}]"
+            formatted += f"[{part}]"
         else:
-            part = part if _BARE.fullmatch(part) else shown(part)
-            written += f".{part}" if written else part
-    return written
+            part = part if _BARE_KEY.fullmatch(part) else quote_name(part)
+            formatted += f".{part}" if formatted else part
+    return formatted

@@ -1,7 +1,6 @@
-"""What is wrong with a configuration, in a form that leads a person to the line.
+"""Faults of a configuration: message, hint, file and line.
 
-A fault never quotes a value that could be a secret: it names keys, places and rules. It knows
-nothing of syntaxes and files beyond their names.
+A fault never quotes a value that could be a secret; it names keys, positions and rules.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ from dataclasses import dataclass
 from typing import Final
 
 FAULTS_MAX: Final = 100
-"""More than anybody reads at once; a file of half a million wrong keys must not take minutes."""
+"""More than a person reads at once; a file of half a million wrong keys must not take minutes."""
 
 SHOWN_CHARS_MAX: Final = 64
-"""A key is quoted in a message up to here; the longest real ones have half of it."""
+"""Longer keys are cut in messages; the longest real ones have half of it."""
 
-NEARNESS_MIN: Final = 0.6
-"""difflib's own measure of "close"; below it suggestions are more odd than helpful."""
+SIMILARITY_MIN: Final = 0.6
+"""The default cutoff of difflib; below it, suggestions do not help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """One thing that is wrong, and where."""
+class ConfigFault:
+    """One problem and its position."""
 
     file: str
     line: int
@@ -32,7 +31,7 @@ class Fault:
     message: str
     hint: str = ""
     excerpt: str = ""
-    """Lines that show where in a longer text it is: the text, and a caret below."""
+    """The position within a longer text: the text, and a caret below it."""
 
     def __str__(self) -> str:
         hint = f" ({self.hint})" if self.hint else ""
@@ -41,73 +40,77 @@ class Fault:
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; `faults` has every reason there is."""
+    """The configuration cannot be used; `faults` has all reasons."""
 
-    def __init__(self, faults: Iterable[Fault]) -> None:
+    def __init__(self, faults: Iterable[ConfigFault]) -> None:
         self.faults = tuple(faults)
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
 
-class Faults:
-    """Collects faults so that one run shows all of them, and what is merely unwise."""
+class ConfigFaults:
+    """Collects faults and warnings, so that one run shows all of them."""
 
-    __slots__ = ("_found", "_warnings")
+    __slots__ = ("_faults", "_warnings")
 
     def __init__(self) -> None:
-        self._found: list[Fault] = []
-        self._warnings: list[Fault] = []
+        self._faults: list[ConfigFault] = []
+        self._warnings: list[ConfigFault] = []
 
-    def add(self, fault: Fault) -> None:
-        if not self.full:
-            self._found.append(fault)
+    def add(self, fault: ConfigFault) -> None:
+        if not self.is_full:
+            self._faults.append(fault)
 
-    def warn(self, warning: Fault) -> None:
-        """Note what can be used as it is, but should not stay so."""
+    def warn(self, warning: ConfigFault) -> None:
+        """Add a problem that does not prevent a start."""
         if len(self._warnings) < FAULTS_MAX:
             self._warnings.append(warning)
 
     @property
-    def warnings(self) -> tuple[Fault, ...]:
+    def warnings(self) -> tuple[ConfigFault, ...]:
         return tuple(self._warnings)
 
     @property
-    def full(self) -> bool:
-        return len(self._found) >= FAULTS_MAX
+    def is_full(self) -> bool:
+        return len(self._faults) >= FAULTS_MAX
 
     def raise_any(self) -> None:
         """Raises:
-        ConfigError: Something was found. In the order of files and lines.
+        ConfigError: There are faults; it has them in the order of files and lines.
         """
-        if self._found:
-            files = list(dict.fromkeys(fault.file for fault in self._found))
-            found = dict.fromkeys(self._found)
+        if self._faults:
+            files = list(dict.fromkeys(fault.file for fault in self._faults))
+            found = dict.fromkeys(self._faults)
             raise ConfigError(
                 sorted(found, key=lambda fault: (files.index(fault.file), fault.line, fault.column))
             )
 
 
-def nearest(word: str, valid: Iterable[str], *, at_least: float = NEARNESS_MIN) -> str | None:
-    """The valid key that was probably meant: case, `_` and `-` do not count."""
-    # Late: only a slip needs it, and a client waits for `anyport stdio`.
+def find_nearest(
+    word: str, valid: Iterable[str], *, at_least: float = SIMILARITY_MIN
+) -> str | None:
+    """The valid key that is closest, ignoring case, `_` and `-`; None if none is close."""
+    # Imported late: only misspellings need it, and `anyport stdio` must start fast.
     from difflib import get_close_matches  # noqa: PLC0415
 
-    plain = {_plain(key): key for key in valid}
-    close = get_close_matches(_plain(word[:SHOWN_CHARS_MAX]), plain, n=1, cutoff=at_least)
-    return plain[close[0]] if close else None
+    normalized = {_normalize_key(key): key for key in valid}
+    close = get_close_matches(
+        _normalize_key(word[:SHOWN_CHARS_MAX]), normalized, n=1, cutoff=at_least
+    )
+    return normalized[close[0]] if close else None
 
 
-def suggestion(word: str, valid: Iterable[str]) -> str:
-    """A hint for a word that is not among the valid ones."""
+def suggest(word: str, valid: Iterable[str]) -> str:
+    """A hint for an invalid key or value."""
     keys = list(valid)
-    near = nearest(word, keys)
+    near = find_nearest(word, keys)
     return f"did you mean {near}?" if near else f"valid here: {', '.join(keys)}"
 
 
-def shown(name: str) -> str:
-    """A name from a file, fit to stand in one line of text."""
+def quote_name(name: str) -> str:
+    """Quote a name from a file, escaped and cut to fit one line."""
     cut = name if len(name) <= SHOWN_CHARS_MAX else name[:SHOWN_CHARS_MAX] + "…"
     return repr(cut)
 
 
-def _plain(key: str) -> str:
+def _normalize_key(key: str) -> str:
     return re.sub(r"[_-]", "", key).lower()

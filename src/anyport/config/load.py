@@ -1,7 +1,6 @@
-"""Files to a configuration, or to every fault in them.
+"""Loads configuration files, or reports every fault in them.
 
-Several files are laid over one another, the later ones on top. A client's own file is taken as
-it is: its other settings are left alone, its servers are read.
+Later files override earlier ones. From the file of a client only the servers are read.
 """
 
 from __future__ import annotations
@@ -13,69 +12,65 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from anyport.config import expect, record, sections, telemetry
-from anyport.config.document import Document, Spot, read
-from anyport.config.entry import Draft, draft
-from anyport.config.faults import Fault, Faults, nearest, shown
-from anyport.config.hooks import Judge, Surroundings, build_hooks, lay_hooks
-from anyport.config.schema import (
-    DEFAULT_PROFILE,
-    Config,
-    GatewayConfig,
-    ProfileConfig,
-    ServerConfig,
-)
-from anyport.config.server import build
+from anyport.config import gateway, record, telemetry, values
+from anyport.config.client_entries import ServerDraft, read_entry
+from anyport.config.document import ConfigNode, Document, read_document
+from anyport.config.faults import ConfigFault, ConfigFaults, find_nearest, quote_name
+from anyport.config.hooks import FilterChecker, HookContext, build_hooks, merge_hooks
+from anyport.config.model import DEFAULT_PROFILE, Config, GatewayConfig, ProfileConfig, ServerConfig
+from anyport.config.servers import build_server
 
-OUR_STEM: Final = "anyport"
-FILE_NAMES: Final = (f"{OUR_STEM}.toml", f"{OUR_STEM}.json")
+CONFIG_STEM: Final = "anyport"
+FILE_NAMES: Final = (f"{CONFIG_STEM}.toml", f"{CONFIG_STEM}.json")
 
 CLIENT_ROOTS: Final = ("context_servers", "mcp_servers")
-"""Where some clients keep servers among all their other settings."""
+"""Keys under which some clients keep servers, next to all their other settings."""
 
 SERVER_ROOTS: Final = ("mcpServers", "servers", *CLIENT_ROOTS)
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "gateway": sections.GATEWAY_KEYS,
+    "gateway": gateway.GATEWAY_KEYS,
     "record": record.RECORD_KEYS,
     "telemetry": telemetry.TELEMETRY_KEYS,
 }
-"""Tables of ours that stand once, and their keys."""
-SHARED: Final = ("telemetry", "hooks")
-"""Those that some clients have, too: no file is known as ours by one."""
-OUR_KEYS: Final = (*SECTIONS, "mcpServers", "profiles", "hooks")
+"""Anyport's own tables that occur once, and their keys."""
+SHARED_SECTIONS: Final = ("telemetry", "hooks")
+"""Tables that some clients also have, so that they do not identify a file of Anyport."""
+TOP_LEVEL_KEYS: Final = (*SECTIONS, "mcpServers", "profiles", "hooks")
 
 MISSPELLING_MIN: Final = 0.8
-"""In a client's file a key this near to one of ours is a slip, not a setting of the client."""
+"""In a client's file, a key this close to one of Anyport's is a misspelling, not a setting."""
 
 
-def find(cwd: Path, user_dir: Path) -> Path | None:
-    """The configuration of this directory, or else the user's own."""
-    places = (folder / name for folder in (cwd, user_dir) for name in FILE_NAMES)
-    return next((place for place in places if place.is_file()), None)
+def find_config(cwd: Path, user_dir: Path) -> Path | None:
+    """The configuration file in this directory, else the one in the user's directory."""
+    candidates = (folder / name for folder in (cwd, user_dir) for name in FILE_NAMES)
+    return next((path for path in candidates if path.is_file()), None)
 
 
-def load(paths: Sequence[Path], environ: Mapping[str, str], judge: Judge | None = None) -> Config:
-    """The configuration that these files make together; `judge` knows the filters of hooks.
+def load(
+    paths: Sequence[Path], environ: Mapping[str, str], check_filter: FilterChecker | None = None
+) -> Config:
+    """Load and merge these files; `check_filter` checks the filters of hooks.
 
     Raises:
-        ConfigError: With every fault of every file.
+        ConfigError: With all faults of all files.
     """
-    faults = Faults()
+    faults = ConfigFaults()
     layers = _Layers()
     for path in paths:
-        document = read(path)
-        if isinstance(document, Fault):
+        document = read_document(path)
+        if isinstance(document, ConfigFault):
             layers.complete = False
             faults.add(document)
         else:
-            _lay(document, layers, environ, faults)
-    config = _built(layers, environ, judge, faults)
+            _merge_document(document, layers, environ, faults)
+    config = _build_config(layers, environ, check_filter, faults)
     faults.raise_any()
     return replace(config, sources=tuple(map(str, paths)), warnings=faults.warnings)
 
 
 def demo_config() -> Config:
-    """What runs where nothing is configured: a server that needs nothing installed."""
+    """Configuration used without any file: the built-in demo server."""
     slug = "demo"
     server = ServerConfig(
         slug=slug,
@@ -91,108 +86,133 @@ def demo_config() -> Config:
     )
 
 
+def config_for_command(command: Sequence[str], config: Config) -> Config:
+    """A copy of a configuration with a single server, which a command starts."""
+    slug = "server"
+    server = ServerConfig(
+        slug=slug, name=slug, command=command[0], args=tuple(command[1:]), transport="stdio"
+    )
+    return replace(
+        config,
+        servers=MappingProxyType({slug: server}),
+        profiles=MappingProxyType(_default_profile((slug,))),
+        renamed=MappingProxyType({}),
+    )
+
+
 @dataclass(slots=True, kw_only=True)
 class _Layers:
-    """What the files read so far say, key by key."""
+    """The content of the files read so far, key by key."""
 
-    sections: dict[str, dict[str, Spot]] = field(
+    sections: dict[str, dict[str, ConfigNode]] = field(
         default_factory=lambda: {key: {} for key in SECTIONS}
     )
-    drafts: dict[str, Draft] = field(default_factory=dict)
-    profiles: dict[str, dict[str, Spot]] = field(default_factory=dict)
-    hooks: dict[str, Spot] = field(default_factory=dict)
+    drafts: dict[str, ServerDraft] = field(default_factory=dict)
+    profiles: dict[str, dict[str, ConfigNode]] = field(default_factory=dict)
+    hooks: dict[str, ConfigNode] = field(default_factory=dict)
     complete: bool = True
-    """False once a file could not be read: then what seems missing may stand there."""
+    """False if a file could not be read: a missing server may be defined in it."""
 
 
-def _lay(document: Document, layers: _Layers, environ: Mapping[str, str], faults: Faults) -> None:
-    ours = _is_ours(document)
-    _check_top(document, ours, faults)
-    for key, spot in document.root.items():
-        if key in SERVER_ROOTS and expect.table(spot, faults):
-            for name, entry in spot.items():
-                made = draft(name, entry, ours=ours, environ=environ, faults=faults)
-                if made is not None:
-                    _lay_server(made, layers, faults)
-        elif key in SECTIONS and ours:
-            layers.sections[key] |= expect.members(spot, faults, SECTIONS[key])
-        elif key == "profiles" and ours and expect.table(spot, faults):
-            for name, profile in spot.items():
-                if sections.check_profile_name(name, profile, faults):
-                    members = expect.members(profile, faults, sections.PROFILE_KEYS)
+def _merge_document(
+    document: Document, layers: _Layers, environ: Mapping[str, str], faults: ConfigFaults
+) -> None:
+    is_anyport_file = _is_anyport_file(document)
+    _check_top_level(document, is_anyport_file, faults)
+    for key, node in document.root.items():
+        if key in SERVER_ROOTS and values.check_table(node, faults):
+            for name, entry in node.items():
+                server_draft = read_entry(
+                    name, entry, is_anyport_file=is_anyport_file, environ=environ, faults=faults
+                )
+                if server_draft is not None:
+                    _merge_server(server_draft, layers, faults)
+        elif key in SECTIONS and is_anyport_file:
+            layers.sections[key] |= values.read_members(node, faults, SECTIONS[key])
+        elif key == "profiles" and is_anyport_file and values.check_table(node, faults):
+            for name, profile in node.items():
+                if gateway.check_profile_name(name, profile, faults):
+                    members = values.read_members(profile, faults, gateway.PROFILE_KEYS)
                     layers.profiles.setdefault(name, {}).update(members)
-        elif key == "hooks" and ours:
-            lay_hooks(spot, layers.hooks, faults)
+        elif key == "hooks" and is_anyport_file:
+            merge_hooks(node, layers.hooks, faults)
 
 
-def _is_ours(document: Document) -> bool:
-    """Whether every key must be one of ours. Some clients have profiles of their own."""
+def _is_anyport_file(document: Document) -> bool:
+    """Whether every key must be one of Anyport's. Some clients have profiles of their own."""
     root = document.parsed.value
     clients = any(key in root for key in CLIENT_ROOTS)
-    named = document.file.stem == OUR_STEM or any(
-        key in root for key in SECTIONS if key not in SHARED
+    named = document.file.stem == CONFIG_STEM or any(
+        key in root for key in SECTIONS if key not in SHARED_SECTIONS
     )
-    # The hooks of clients are a table; ours are an array.
+    # The hooks of clients are a table; those of Anyport are an array.
     hooks = isinstance(root.get("hooks"), list)
     return named or (("profiles" in root or hooks) and not clients)
 
 
-def _check_top(document: Document, ours: bool, faults: Faults) -> None:
+def _check_top_level(document: Document, is_anyport_file: bool, faults: ConfigFaults) -> None:
     keys = dict(document.root.items())
-    if ours:
-        for key, spot in keys.items():
-            if key not in (*OUR_KEYS, *SERVER_ROOTS, "$schema"):
-                expect.unknown(key, spot, faults, OUR_KEYS)
+    if is_anyport_file:
+        for key, node in keys.items():
+            if key not in (*TOP_LEVEL_KEYS, *SERVER_ROOTS, "$schema"):
+                values.report_unknown_key(key, node, faults, TOP_LEVEL_KEYS)
         return
     if any(key in keys for key in CLIENT_ROOTS):
         return
-    slips = 0
-    for key, spot in keys.items():
-        known = key in SERVER_ROOTS or key in SHARED
-        meant = None if known else nearest(key, OUR_KEYS, at_least=MISSPELLING_MIN)
+    misspellings = 0
+    for key, node in keys.items():
+        known = key in SERVER_ROOTS or key in SHARED_SECTIONS
+        meant = None if known else find_nearest(key, TOP_LEVEL_KEYS, at_least=MISSPELLING_MIN)
         if meant:
-            slips += 1
-            faults.add(spot.key_fault(f"unknown key {shown(key)}", f"did you mean {meant}?"))
-    if keys and not slips and not any(key in keys for key in SERVER_ROOTS):
+            misspellings += 1
+            faults.add(node.key_fault(f"unknown key {quote_name(key)}", f"did you mean {meant}?"))
+    if keys and not misspellings and not any(key in keys for key in SERVER_ROOTS):
         hint = "servers are defined under mcpServers"
         faults.add(document.root.fault("the file defines no servers", hint))
 
 
-def _lay_server(made: Draft, layers: _Layers, faults: Faults) -> None:
-    earlier = layers.drafts.get(made.slug)
+def _merge_server(server_draft: ServerDraft, layers: _Layers, faults: ConfigFaults) -> None:
+    earlier = layers.drafts.get(server_draft.slug)
     if earlier is None:
-        layers.drafts[made.slug] = made
+        layers.drafts[server_draft.slug] = server_draft
         return
-    same_file = earlier.origin.document is made.origin.document
-    if not same_file and made.name in (earlier.name, made.slug):
-        layers.drafts[made.slug] = made.laid_over(earlier)
+    same_file = earlier.origin.document is server_draft.origin.document
+    if not same_file and server_draft.name in (earlier.name, server_draft.slug):
+        layers.drafts[server_draft.slug] = server_draft.merge_over(earlier)
         return
     faults.add(
-        made.origin.key_fault(
-            f"servers {shown(earlier.name)} and {shown(made.name)} both become '{made.slug}'",
+        server_draft.origin.key_fault(
+            f"servers {quote_name(earlier.name)} and {quote_name(server_draft.name)} "
+            f"both become '{server_draft.slug}'",
             "rename one of them",
         )
     )
 
 
-def _built(
-    layers: _Layers, environ: Mapping[str, str], judge: Judge | None, faults: Faults
+def _build_config(
+    layers: _Layers,
+    environ: Mapping[str, str],
+    check_filter: FilterChecker | None,
+    faults: ConfigFaults,
 ) -> Config:
     drafts = layers.drafts
-    servers = {slug: build(made, environ, faults) for slug, made in drafts.items()}
+    servers = {slug: build_server(made, environ, faults) for slug, made in drafts.items()}
     renamed = {made.name: slug for slug, made in drafts.items() if made.name != slug}
     known = {slug: slug for slug in drafts} | renamed if layers.complete else None
     profiles = {
-        slug: sections.profile(slug, keys, known, faults) for slug, keys in layers.profiles.items()
+        slug: gateway.read_profile(slug, keys, known, faults)
+        for slug, keys in layers.profiles.items()
     } or _default_profile(tuple(servers))
-    around = Surroundings(environ=environ, servers=known, profiles=profiles, judge=judge)
+    hook_context = HookContext(
+        environ=environ, servers=known, profiles=profiles, check_filter=check_filter
+    )
     return Config(
-        gateway=sections.gateway(layers.sections["gateway"], environ, faults),
-        record=record.record(layers.sections["record"], faults),
-        telemetry=telemetry.telemetry(layers.sections["telemetry"], environ, faults),
+        gateway=gateway.read_gateway(layers.sections["gateway"], environ, faults),
+        record=record.read_record(layers.sections["record"], faults),
+        telemetry=telemetry.read_telemetry(layers.sections["telemetry"], environ, faults),
         servers=MappingProxyType(servers),
         profiles=MappingProxyType(profiles),
-        hooks=build_hooks(layers.hooks, around, faults),
+        hooks=build_hooks(layers.hooks, hook_context, faults),
         renamed=MappingProxyType(renamed),
     )
 

@@ -1,8 +1,7 @@
-"""The section about telemetry: whether spans and metrics are sent, where to, and how many.
+"""The `[telemetry]` section: export of spans and metrics to an OpenTelemetry collector.
 
-What cannot be had from the environment switches telemetry off, with a warning: a gateway must not
-stay down because nobody can watch it. What the environment says in the variables that all
-programs with OpenTelemetry share is read later, by who sends.
+A reference that does not resolve switches telemetry off, with a warning: a gateway must start even
+if it cannot be monitored. The exporter itself reads the `OTEL_…` variables.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import urlsplit
 
-from anyport.config import expect
-from anyport.config.document import Spot
-from anyport.config.faults import Faults, shown
-from anyport.config.reference import resolve
-from anyport.config.schema import TelemetryConfig
+from anyport.config import values
+from anyport.config.document import ConfigNode
+from anyport.config.faults import ConfigFaults, quote_name
+from anyport.config.model import TelemetryConfig
+from anyport.config.references import resolve_references
 
 TELEMETRY_KEYS: Final = ("enabled", "endpoint", "headers", "serviceName", "sample")
 
@@ -26,16 +25,16 @@ _FIELD_VALUE: Final = re.compile(r"[\t\x20-\x7e]*")
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x20\x7f]")
 
 
-def telemetry(
-    keys: Mapping[str, Spot], environ: Mapping[str, str], faults: Faults
+def read_telemetry(
+    keys: Mapping[str, ConfigNode], environ: Mapping[str, str], faults: ConfigFaults
 ) -> TelemetryConfig:
-    """The section; worthless when it added to the faults."""
-    return _Reader(keys, environ, faults).read()
+    """Read the section. The result is unusable if it adds faults."""
+    return _TelemetryReader(keys, environ, faults).read()
 
 
-class _Reader:
+class _TelemetryReader:
     def __init__(
-        self, keys: Mapping[str, Spot], environ: Mapping[str, str], faults: Faults
+        self, keys: Mapping[str, ConfigNode], environ: Mapping[str, str], faults: ConfigFaults
     ) -> None:
         self._keys = keys
         self._environ = environ
@@ -45,12 +44,12 @@ class _Reader:
 
     def read(self) -> TelemetryConfig:
         keys, faults = self._keys, self._faults
-        # Whoever says where telemetry is to go wants it to go there.
-        said = expect.boolean(keys["enabled"], faults) if "enabled" in keys else bool(keys)
+        # Any setting of the section enables telemetry, unless `enabled` says otherwise.
+        enabled = values.read_boolean(keys["enabled"], faults) if "enabled" in keys else bool(keys)
         endpoint, headers, name = self._endpoint(), self._headers(), self._text("serviceName")
-        sample = _share(keys["sample"], faults) if "sample" in keys else None
+        sample = _read_ratio(keys["sample"], faults) if "sample" in keys else None
         return TelemetryConfig(
-            enabled=bool(said) and not self._missing,
+            enabled=bool(enabled) and not self._missing,
             endpoint=endpoint,
             headers=MappingProxyType(headers),
             name=name or None,
@@ -60,71 +59,71 @@ class _Reader:
 
     def _endpoint(self) -> str | None:
         url = self._text("endpoint")
-        if url is None or _is_address(url):
+        if url is None or _is_endpoint_url(url):
             return url
         hint = "such as http://localhost:4318; what it needs to know of you goes into headers"
-        self._object(self._keys["endpoint"], "must be the address of a collector", hint)
+        self._report(self._keys["endpoint"], "must be the address of a collector", hint)
         return None
 
     def _headers(self) -> dict[str, str]:
-        spot = self._keys.get("headers")
+        node = self._keys.get("headers")
         found: dict[str, str] = {}
-        if spot is None or not expect.table(spot, self._faults):
+        if node is None or not values.check_table(node, self._faults):
             return found
-        for name, member in spot.items():
+        for name, member in node.items():
             if not _TOKEN.fullmatch(name):
-                message = f"{shown(name)} cannot be the name of a header"
+                message = f"{quote_name(name)} cannot be the name of a header"
                 self._faults.add(member.key_fault(message, "use letters, digits and -"))
                 continue
-            value = self._resolved(member)
+            value = self._resolve(member)
             if value is None:
                 continue
             if not _FIELD_VALUE.fullmatch(value):
-                self._object(member, "has a character no header can carry")
+                self._report(member, "has a character no header can carry")
             found[name] = value
             # "Bearer x": x alone is the secret, and may turn up without the word before it.
             self._secrets |= {value, value.rpartition(" ")[2]}
         return found
 
     def _text(self, key: str) -> str | None:
-        return self._resolved(self._keys[key]) if key in self._keys else None
+        return self._resolve(self._keys[key]) if key in self._keys else None
 
-    def _resolved(self, spot: Spot) -> str | None:
-        """A string with its references resolved; None where it is none, or they are not."""
-        raw = expect.text(spot, self._faults)
+    def _resolve(self, node: ConfigNode) -> str | None:
+        """A string with its references resolved; None if it is no string or one is missing."""
+        raw = values.read_text(node, self._faults)
         if raw is None:
             return None
-        found = resolve(raw, self._environ)
+        found = resolve_references(raw, self._environ)
         self._secrets |= found.secrets
         for fault in found.faults:
             self._missing = True
-            self._faults.warn(spot.fault(f"{spot.name} {fault}", "telemetry is off without it"))
+            self._faults.warn(node.fault(f"{node.name} {fault}", "telemetry is off without it"))
         return None if found.faults else found.value
 
-    def _object(self, spot: Spot, objection: str, hint: str = "") -> None:
-        """A fault where the file says it so; where the environment does, no reason to stop."""
-        if "${" in spot.value:
+    def _report(self, node: ConfigNode, objection: str, hint: str = "") -> None:
+        """Report a fault in the file; if a reference is involved, only a warning."""
+        if "${" in node.value:
             self._missing = True
-            self._faults.warn(spot.fault(f"{spot.name} {objection}", "telemetry is off"))
+            self._faults.warn(node.fault(f"{node.name} {objection}", "telemetry is off"))
         else:
-            self._faults.add(spot.fault(f"{spot.name} {objection}", hint))
+            self._faults.add(node.fault(f"{node.name} {objection}", hint))
 
 
-def _share(spot: Spot, faults: Faults) -> float | None:
-    value = spot.value
+def _read_ratio(node: ConfigNode, faults: ConfigFaults) -> float | None:
+    value = node.value
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
         return float(value)
     hint = "0.1 keeps one trace in ten"
-    faults.add(spot.fault(f"{spot.name} must be a number from 0 to 1", hint))
+    faults.add(node.fault(f"{node.name} must be a number from 0 to 1", hint))
     return None
 
 
-def _is_address(url: str) -> bool:
+def _is_endpoint_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        # Reading the port judges it.
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        # Reading the port validates it.
+        is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
     plain = parts.username is None and parts.password is None and not parts.query
-    return good and plain and url.isascii() and not _UNPRINTABLE.search(url)
+    return is_http and plain and url.isascii() and not _UNPRINTABLE.search(url)

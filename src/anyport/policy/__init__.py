@@ -1,1 +1,1 @@
-"""May it happen? Pure decisions with reasons."""
+"""Access rules: pure decisions with reasons."""

@@ -1,0 +1,1 @@
+"""Catalog of a profile: public names and URIs, merged lists, routing and paging."""
