@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from anyport.record.index import Index
+from anyport.record.index.index import Index
 from tests.record.story import Story
 
 

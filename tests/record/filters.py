@@ -1,25 +1,24 @@
 """What the tests of filters share: filters and events drawn at random, from few enough words that
 they often meet."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import strategies as st
 
-from anyport.record.event import timestamp
-from anyport.record.filter import (
+from anyport.record.event import format_timestamp
+from anyport.record.filter.ast import Operator
+from anyport.record.filter.parser import (
     KEYS,
-    Comparison,
     Filter,
+    FilterTerm,
     Glob,
     Moment,
+    NumberComparison,
     Range,
-    Term,
     Text,
     Value,
 )
-from anyport.record.filter_tree import Operator
 
 NOON = 1_785_240_000.25  # 2026-07-28T12:00:00.25Z
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -45,7 +44,7 @@ numbers: st.SearchStrategy[float] = st.sampled_from(NUMBERS)
 
 def _comparisons(fit: st.SearchStrategy[float]) -> st.SearchStrategy[Value]:
     ranges = st.tuples(fit, fit).map(lambda ends: Range(min(ends), max(ends)))
-    return st.builds(Comparison, st.sampled_from(OPERATORS), fit) | ranges
+    return st.builds(NumberComparison, st.sampled_from(OPERATORS), fit) | ranges
 
 
 def values_of(key: str) -> st.SearchStrategy[Value]:
@@ -71,11 +70,11 @@ def _starred(pattern: str) -> Value:
 
 
 @st.composite
-def terms(draw: st.DrawFn) -> Term:
+def terms(draw: st.DrawFn) -> FilterTerm:
     key = draw(st.sampled_from(tuple(KEYS)))
     most = 1 if KEYS[key].kind == "moment" else 3
     values = draw(st.lists(values_of(key), min_size=1, max_size=most, unique=True))
-    return Term(key=key, negated=draw(st.booleans()), values=tuple(values))
+    return FilterTerm(key=key, negated=draw(st.booleans()), values=tuple(values))
 
 
 filters = st.lists(terms(), max_size=3).map(lambda found: Filter(terms=tuple(found)))
@@ -122,31 +121,14 @@ def _members(where: str, filter: Filter) -> st.SearchStrategy[Any]:
     return st.one_of(st.sampled_from(fit), st.sampled_from(asked or fit), strange)
 
 
-def _parts(term: Term) -> Iterator[str | float]:
+def _parts(term: FilterTerm) -> Iterator[str | float]:
     for value in term.values:
         match value:
             case Text(text) | Glob(text):
                 yield from (text, text.upper(), f"{text}b")
-            case Comparison(_, number):
+            case NumberComparison(_, number):
                 yield number
             case Range(low, high):
                 yield from (low, high)
             case Moment(at):
-                yield timestamp(at)
-
-
-def is_linear(work: Callable[[int], object], size: int) -> bool:
-    """Whether twice as much takes about twice as long. What is quadratic takes four times as long,
-    at every attempt."""
-    return any(_growth(work, size) < 3 for _ in range(4))
-
-
-def _growth(work: Callable[[int], object], size: int) -> float:
-    once, twice = (min(_seconds(work, n) for _ in range(2)) for n in (size, 2 * size))
-    return twice / max(once, 0.0002)  # Less is the noise of the clock.
-
-
-def _seconds(work: Callable[[int], object], size: int) -> float:
-    started = time.process_time()
-    work(size)
-    return time.process_time() - started
+                yield format_timestamp(at)

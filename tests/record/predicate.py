@@ -4,21 +4,21 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
-from anyport.protocol.revision import find_revision
-from anyport.record.filter import (
+from anyport.protocol.revisions import find_revision
+from anyport.record.filter.keys import IMPLIED_VALUES
+from anyport.record.filter.match import event_outcome
+from anyport.record.filter.parser import (
     KEYS,
-    Comparison,
     Filter,
+    FilterTerm,
     Glob,
     Moment,
+    NumberComparison,
     Range,
-    Term,
     Text,
     Value,
 )
-from anyport.record.filter_keys import IMPLIED
-from anyport.record.matching import outcome_of
-from anyport.record.trace import normalise_trace_id
+from anyport.record.trace_ids import normalise_trace_id
 
 
 def matches_plainly(filter: Filter, event: dict[str, Any]) -> bool:
@@ -41,11 +41,11 @@ def _asked_for(event: dict[str, Any], key: str) -> list[Any]:
     found = [_told(event, where) for where in KEYS[key].where]
     if key in ("tool", "prompt", "uri") and not isinstance(found[0], str):
         return []
-    if key in IMPLIED and not isinstance(found[0], str):
+    if key in IMPLIED_VALUES and not isinstance(found[0], str):
         kind = _told(event, "event_type")
-        return [IMPLIED[key].get(kind)] if isinstance(kind, str) else []
+        return [IMPLIED_VALUES[key].get(kind)] if isinstance(kind, str) else []
     if key == "outcome":
-        return [outcome_of(event)]
+        return [event_outcome(event)]
     if key == "era":
         *revisions, era = found
         rows = [find_revision(name) for name in revisions if isinstance(name, str)]
@@ -73,7 +73,7 @@ def _equals(key: str, value: Value, member: Any) -> bool:
             return bool(member == text)
         case Glob(pattern):
             return isinstance(member, str) and fits_plainly(pattern, member)
-        case Comparison(op, number):
+        case NumberComparison(op, number):
             signs = {">": (1,), ">=": (1, 0), "<": (-1,), "<=": (-1, 0), "=": (0,)}
             if type(member) not in (int, float):
                 return False
@@ -89,7 +89,7 @@ def _equals(key: str, value: Value, member: Any) -> bool:
             return seconds >= at if key == "since" else seconds < at
 
 
-def _holds(term: Term, event: dict[str, Any]) -> bool:
+def _holds(term: FilterTerm, event: dict[str, Any]) -> bool:
     found = _asked_for(event, term.key)
     return term.negated != any(
         _equals(term.key, value, member) for value in term.values for member in found

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from anyport.record.journal.payloads import PayloadReader
+from anyport.record.traffic import Detail, build_detail, row_of
 from tests.record.story import ONE
 
 SPAN: Final = "00f067aa0ba902b7"
@@ -123,3 +125,17 @@ def write_payloads(state_dir: Path, *lines: bytes, file: str = PAYLOAD_FILE) -> 
     with path.open("ab") as opened:
         opened.writelines(line + b"\n" for line in lines)
     return path
+
+
+def detail_of(state_dir: Path, event: dict[str, Any]) -> Detail:
+    """The row of an event, with the payloads that are kept of it."""
+    row = row_of(event)
+    assert row is not None
+    with PayloadReader(state_dir) as payload_reader:
+        return build_detail(row, json.dumps(event).encode(), payload_reader)
+
+
+def find_payload(state_dir: Path, file: str, span_id: str) -> bytes | None:
+    """The payload line of one exchange."""
+    with PayloadReader(state_dir) as payload_reader:
+        return payload_reader.read_line(file, span_id) or None

@@ -1,34 +1,63 @@
 """What the tests of the record share: a clock, a journal and its files, and how to read them."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from anyport.record.chain import Link
-from anyport.record.heads import Heads
-from anyport.record.journal import Journal
+from anyport.clock import Clock
+from anyport.record.journal.journal import Journal
+from anyport.record.tamper.chain import Link
+from anyport.record.tamper.checkpoints import CheckpointWriter
 
 NOON = 1_785_240_000.25  # 2026-07-28T12:00:00.25Z
 ONE = "1" * 32
 TWO = "2" * 32
 
 
-class ManualClock:
-    def __init__(self, now: float = NOON) -> None:
-        self.now = now
+class ManualClock(Clock):
+    """A clock that tests set."""
 
-    def __call__(self) -> float:
-        return self.now
+    def __init__(self, seconds: float = NOON) -> None:
+        self.seconds = seconds
+        """The time of day."""
+        self.jumped = 0.0
+        """By how many seconds the time of day was set forwards."""
+
+    def now(self) -> float:
+        return self.seconds
+
+    def monotonic(self) -> float:
+        return self.seconds - self.jumped
+
+    def boottime(self) -> float:
+        return self.seconds - self.jumped
+
+    def jump(self, seconds: float) -> None:
+        """Set the time of day."""
+        self.seconds += seconds
+        self.jumped += seconds
 
 
-def opened(directory: Path, clock: Callable[[], float] | None = None, **options: Any) -> Journal:
+class KeyClock(ManualClock):
+    """A clock whose random bytes are all the same: equal numbers make equal keys."""
+
+    def __init__(self, byte: int) -> None:
+        super().__init__()
+        self._byte = byte
+
+    def random_bytes(self, size: int) -> bytes:
+        return bytes([self._byte]) * size
+
+
+def opened(directory: Path, clock: Clock | None = None, **options: Any) -> Journal:
     options = {"source": "anyport", "redact": lambda text: text, **options}
-    return Journal(directory, clock=clock or ManualClock(), **options)
+    return Journal(directory, now=(clock or ManualClock()).now, **options)
 
 
 def note(journal: Journal, **metadata: Any) -> None:
-    journal.note("gateway.tool_call", "success", trace_id=ONE, metadata=metadata)
+    journal.record("gateway.tool_call", "success", trace_id=ONE, metadata=metadata)
 
 
 def file_of(directory: Path, month: str = "2026-07") -> Path:
@@ -60,7 +89,7 @@ class Story:
     def call(self, n: int, **fields: Any) -> None:
         metadata = {"n": n, "server": fields.pop("server", "s"), "tool": fields.pop("tool", "t")}
         fields = {"trace_id": ONE, "status": "success", "type": "gateway.tool_call"} | fields
-        self.journal.note(fields.pop("type"), fields.pop("status"), metadata=metadata, **fields)
+        self.journal.record(fields.pop("type"), fields.pop("status"), metadata=metadata, **fields)
         self.journal.flush()
 
     @property
@@ -68,13 +97,15 @@ class Story:
         return file_of(self.directory)
 
 
-def heads_of(directory: Path, *, anchor: Path | None = None, key: int = 1) -> Heads:
+def heads_of(
+    directory: Path, *, anchor: Path | None = None, key: int = 1, syncs: bool = True
+) -> CheckpointWriter:
     """Who signs for a journal; the same `key` makes the same signatures."""
-    return Heads(
+    return CheckpointWriter(
         directory,
         anchor=anchor,
-        clock=ManualClock(),
-        random_bytes=lambda size: bytes([key]) * size,
+        clock=KeyClock(key),
+        syncs=syncs,
     )
 
 
@@ -86,3 +117,18 @@ def written(directory: Path, count: int, *, writer: str = "0badcafe", first: int
     journal.close()
     assert journal.head is not None
     return journal.head
+
+
+CPU_SECONDS_MAX = 10.0
+"""Far more than linear work takes on any machine, and far less than quadratic work does: time of
+the processor, which a busy machine does not change."""
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def repeated(piece: str, chars: int) -> str:
+    return (piece * (chars // len(piece) + 1))[:chars]

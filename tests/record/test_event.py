@@ -6,27 +6,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anyport.record.event import (
-    ENDINGS,
     EVENT_BYTES_MAX,
-    KINDS,
+    EVENT_DESCRIPTIONS,
+    FINAL_STATUSES,
     METADATA_ENTRIES_MAX,
     SCHEMA_VERSION,
     TEXT_CHARS_MAX,
-    Event,
+    EventRecord,
     EventType,
     Metadata,
     Status,
     encode_event,
-    timestamp,
+    format_timestamp,
 )
-from anyport.record.text import cut
+from anyport.record.redact.escape import cut
 
-REFERENCE = Path(__file__).parents[2] / "docs" / "events.md"
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "events.md"
 
 any_text = st.text(st.characters() | st.sampled_from("\n\r\0\x1b\x7f\x85\u2028\u2029\ud800\udfff"))
 
 
-def event(metadata: Metadata, **others: Any) -> Event:
+def event(metadata: Metadata, **others: Any) -> EventRecord:
     fields: dict[str, Any] = {
         "timestamp": "2026-07-28T12:00:00.250000+00:00",
         "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
@@ -36,7 +36,7 @@ def event(metadata: Metadata, **others: Any) -> Event:
         "source": "anyport",
         "metadata": metadata,
     }
-    return Event(**fields | others)
+    return EventRecord(**fields | others)
 
 
 def test_an_event_has_exactly_this_form() -> None:
@@ -58,8 +58,8 @@ def test_fields_that_do_not_apply_are_absent_and_those_that_do_are_there() -> No
 
 
 def test_a_timestamp_is_utc_with_microseconds() -> None:
-    assert timestamp(0) == "1970-01-01T00:00:00.000000+00:00"
-    assert timestamp(1785240000.25) == "2026-07-28T12:00:00.250000+00:00"
+    assert format_timestamp(0) == "1970-01-01T00:00:00.000000+00:00"
+    assert format_timestamp(1785240000.25) == "2026-07-28T12:00:00.250000+00:00"
 
 
 @given(any_text, any_text, any_text, any_text)
@@ -116,23 +116,23 @@ def test_a_long_list_keeps_its_beginning() -> None:
 
 
 def test_every_type_says_what_it_means_and_the_calls_are_pairs() -> None:
-    assert set(get_args(EventType)) == KINDS.keys()
-    assert all(kind.meaning.endswith(".") for kind in KINDS.values())
-    assert {name for name, kind in KINDS.items() if kind.paired} == {
+    assert set(get_args(EventType)) == EVENT_DESCRIPTIONS.keys()
+    assert all(kind.meaning.endswith(".") for kind in EVENT_DESCRIPTIONS.values())
+    assert {name for name, kind in EVENT_DESCRIPTIONS.items() if kind.paired} == {
         "gateway.tool_call",
         "gateway.resource_read",
         "gateway.prompt_get",
     }
-    assert all("span_id" in kind.metadata for kind in KINDS.values() if kind.paired)
+    assert all("span_id" in kind.metadata for kind in EVENT_DESCRIPTIONS.values() if kind.paired)
 
 
 def test_whatever_is_not_pending_is_an_ending() -> None:
-    assert set(get_args(Status)) - ENDINGS == {"pending"}
+    assert set(get_args(Status)) - FINAL_STATUSES == {"pending"}
 
 
 def test_the_reference_tells_every_type_with_its_meaning_and_metadata() -> None:
     reference = REFERENCE.read_text("utf-8")
-    for name, kind in KINDS.items():
+    for name, kind in EVENT_DESCRIPTIONS.items():
         members = ", ".join(f"`{member}`" for member in kind.metadata)
         pair = "pair" if kind.paired else "single"
         assert f"| `{name}` | {pair} | {kind.meaning} | {members} |" in reference
@@ -140,7 +140,7 @@ def test_the_reference_tells_every_type_with_its_meaning_and_metadata() -> None:
 
 def test_the_reference_tells_every_field_status_and_limit() -> None:
     reference = REFERENCE.read_text("utf-8")
-    for word in (*Event.__struct_fields__, *get_args(Status)):
+    for word in (*EventRecord.__struct_fields__, *get_args(Status)):
         assert f"| `{word}` |" in reference
     assert f"{TEXT_CHARS_MAX} characters" in reference
     assert f"`{SCHEMA_VERSION}`" in reference
@@ -150,4 +150,4 @@ def test_the_example_of_the_reference_is_an_event() -> None:
     example = REFERENCE.read_text("utf-8").split("```json\n")[1].split("```")[0]
     told = json.loads(example)
     metadata = told.pop("metadata")
-    assert json.loads(encode_event(Event(metadata=metadata, **told))) == json.loads(example)
+    assert json.loads(encode_event(EventRecord(metadata=metadata, **told))) == json.loads(example)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anyport.record.compare import ABSENT, Mode
+from anyport.record.compare import ABSENT, CompareMode
 from anyport.record.fixtures import BadFixture, read_fixtures
 
 ASK = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
@@ -47,8 +47,12 @@ def test_numbers_of_a_request_stay_as_they_are_written(tmp_path: Path) -> None:
     assert read_fixtures(folder)[0].params == b'{"a": 1e100}'
 
 
-@pytest.mark.parametrize(("member", "mode"), [("response", Mode.EXACT), ("expect", Mode.SUBSET)])
-def test_an_answer_may_stand_with_its_request(tmp_path: Path, member: str, mode: Mode) -> None:
+@pytest.mark.parametrize(
+    ("member", "mode"), [("response", CompareMode.EXACT), ("expect", CompareMode.SUBSET)]
+)
+def test_an_answer_may_stand_with_its_request(
+    tmp_path: Path, member: str, mode: CompareMode
+) -> None:
     folder = write(tmp_path, **{"1__json": {"request": ASK, member: GIVE}})
     [fixture] = read_fixtures(folder)
 
@@ -56,9 +60,12 @@ def test_an_answer_may_stand_with_its_request(tmp_path: Path, member: str, mode:
 
 
 @pytest.mark.parametrize(
-    ("beside", "mode"), [(GIVE, Mode.EXACT), ({"expect": {"result": {"tools": []}}}, Mode.SUBSET)]
+    ("beside", "mode"),
+    [(GIVE, CompareMode.EXACT), ({"expect": {"result": {"tools": []}}}, CompareMode.SUBSET)],
 )
-def test_an_answer_may_stand_beside_its_request(tmp_path: Path, beside: Any, mode: Mode) -> None:
+def test_an_answer_may_stand_beside_its_request(
+    tmp_path: Path, beside: Any, mode: CompareMode
+) -> None:
     folder = write(tmp_path, **{"1_a__json": ASK, "1_a__expected__json": beside})
     [fixture] = read_fixtures(folder)
 
@@ -84,7 +91,7 @@ def test_a_list_is_several_requests(tmp_path: Path) -> None:
     ("content", "words"),
     [
         ("{", "a.json is not JSON"),
-        ("1", "a.json is no message"),
+        ("1", "a.json is not a message"),
         ({"id": 1}, "it has no method"),
         ({"id": 1, "method": 7}, "it has no method"),
         ({"id": 1, "method": "m", "params": []}, "params must be an object"),
@@ -108,5 +115,5 @@ def test_a_folder_without_requests_is_told(tmp_path: Path) -> None:
 def test_an_answer_needs_a_request(tmp_path: Path) -> None:
     with pytest.raises(BadFixture, match="answers no request before it"):
         read_fixtures(write(tmp_path, a__jsonl=json.dumps(GIVE)))
-    with pytest.raises(BadFixture, match="stands beside 2 requests"):
+    with pytest.raises(BadFixture, match="answers 2 requests"):
         read_fixtures(write(tmp_path / "b", a__json=[ASK, ASK], a__expected__json=GIVE))

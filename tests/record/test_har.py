@@ -7,10 +7,9 @@ from typing import Any, Final
 import jsonschema_rs
 import pytest
 
-from anyport.record.detail import Detail, detail_of
-from anyport.record.har import Har, entries
-from anyport.record.shelf import Shelf
-from tests.record.recorded import SPAN, exchange, frame, payload_line, write_payloads
+from anyport.record.har import HarWriter, har_entries
+from anyport.record.traffic import Detail
+from tests.record.recorded import SPAN, detail_of, exchange, frame, payload_line, write_payloads
 
 _COMMENT: Final = {"comment": {"type": "string"}}
 
@@ -90,15 +89,9 @@ SCHEMA: Final = thing(
 """HTTP Archive 1.2, as its definition has it."""
 
 
-def detail(tmp_path: Path, event: dict[str, Any]) -> Detail:
-    made = detail_of(json.dumps(event).encode(), Shelf(tmp_path))
-    assert made is not None
-    return made
-
-
 def archive(*details: Detail) -> Any:
-    har = Har("1.0")
-    text = har.opening + b"".join(map(har.piece, details)) + har.closing
+    har = HarWriter("1.0")
+    text = har.opening + b"".join(map(har.encode_entries, details)) + har.closing
     document = json.loads(text)
     jsonschema_rs.validator_for(SCHEMA, validate_formats=True).validate(document)
     return document
@@ -106,7 +99,7 @@ def archive(*details: Detail) -> Any:
 
 def test_each_http_leg_of_an_exchange_is_an_entry(tmp_path: Path) -> None:
     write_payloads(tmp_path, payload_line())
-    client, server = archive(detail(tmp_path, exchange()))["log"]["entries"]
+    client, server = archive(detail_of(tmp_path, exchange()))["log"]["entries"]
 
     assert client["request"]["url"] == "http://anyport.invalid/mcp/dev"
     assert client["startedDateTime"] == "2026-07-28T12:00:00.018500+00:00"
@@ -141,19 +134,19 @@ def test_only_legs_over_http_are_entries(
     tmp_path: Path, transports: tuple[str, str | None], legs: list[str]
 ) -> None:
     client, server = transports
-    made = detail(tmp_path, exchange(client_transport=client, server_transport=server))
+    made = detail_of(tmp_path, exchange(client_transport=client, server_transport=server))
 
     assert [entry["_anyport"]["leg"] for entry in archive(made)["log"]["entries"]] == legs
 
 
 def test_what_the_gateway_asked_for_itself_is_one_leg(tmp_path: Path) -> None:
     own = exchange(profile=None, client_transport=None, answer_bytes=None, sent_bytes=None)
-    [entry] = archive(detail(tmp_path, own))["log"]["entries"]
+    [entry] = archive(detail_of(tmp_path, own))["log"]["entries"]
     assert (entry["_anyport"]["leg"], entry["response"]["content"]["size"]) == ("server", 118)
 
 
 def test_what_was_not_captured_is_left_out(tmp_path: Path) -> None:
-    made = detail(tmp_path, exchange(payload_file=None))
+    made = detail_of(tmp_path, exchange(payload_file=None))
     for entry in archive(made)["log"]["entries"]:
         assert "postData" not in entry["request"]
         assert "text" not in entry["response"]["content"]
@@ -162,7 +155,7 @@ def test_what_was_not_captured_is_left_out(tmp_path: Path) -> None:
 
 def test_what_is_not_recorded_is_named(tmp_path: Path) -> None:
     failed = exchange(outcome="server_error", event={"status": "failure", "error_code": -32602})
-    client, _ = archive(detail(tmp_path, failed))["log"]["entries"]
+    client, _ = archive(detail_of(tmp_path, failed))["log"]["entries"]
 
     assert client["response"]["status"] == 0
     assert {"request.url", "response.status"} <= set(client["_anyport"]["invented"])
@@ -170,7 +163,7 @@ def test_what_is_not_recorded_is_named(tmp_path: Path) -> None:
 
 
 def test_the_answer_on_another_stream_has_no_status(tmp_path: Path) -> None:
-    client, _ = archive(detail(tmp_path, exchange(client_transport="sse")))["log"]["entries"]
+    client, _ = archive(detail_of(tmp_path, exchange(client_transport="sse")))["log"]["entries"]
     assert client["response"]["status"] == 0
 
 
@@ -179,7 +172,7 @@ def test_an_error_is_an_error_in_the_answer(tmp_path: Path) -> None:
         b'"payload":{"content":[{"type":"text","text":"made hello"}]}', b'"error":{"code":-1}'
     )
     write_payloads(tmp_path, line)
-    for entry in entries(detail(tmp_path, exchange(outcome="server_error"))):
+    for entry in har_entries(detail_of(tmp_path, exchange(outcome="server_error"))):
         assert json.loads(entry["response"]["content"]["text"]) == {
             "jsonrpc": "2.0",
             "error": {"code": -1},
@@ -187,11 +180,11 @@ def test_an_error_is_an_error_in_the_answer(tmp_path: Path) -> None:
 
 
 def test_frames_outside_exchanges_are_no_entries(tmp_path: Path) -> None:
-    assert archive(detail(tmp_path, frame()))["log"]["entries"] == []
+    assert archive(detail_of(tmp_path, frame()))["log"]["entries"] == []
 
 
 def test_several_rows_make_one_document(tmp_path: Path) -> None:
-    details = [detail(tmp_path, event) for event in (exchange(), frame(), exchange())]
+    details = [detail_of(tmp_path, event) for event in (exchange(), frame(), exchange())]
     assert len(archive(*details)["log"]["entries"]) == 4
 
 
@@ -203,4 +196,4 @@ def test_an_archive_of_nothing_is_one(tmp_path: Path) -> None:
     "event", [{"timestamp": "soon"}, {"timestamp": "0001-01-01T00:00:00"}, {"duration_ms": -5}]
 )
 def test_odd_times_of_other_writers_do_no_harm(tmp_path: Path, event: dict[str, Any]) -> None:
-    assert archive(detail(tmp_path, exchange(event=event)))
+    assert archive(detail_of(tmp_path, exchange(event=event)))

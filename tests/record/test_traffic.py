@@ -1,88 +1,257 @@
-"""Which events are traffic, and what an id means."""
+"""Rows with what was said."""
 
 import json
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import UNSET, Raw
 
-from anyport.record.filter import parse_filter
-from anyport.record.filter_tree import Filter
-from anyport.record.matching import matcher
-from anyport.record.traffic import NoSuchId, find, rows_of
-from tests.record.recorded import SPAN, exchange, frame
-from tests.record.story import ONE, TWO
-
-OTHER = "00f0" + "b" * 12
-
-
-class Recorded:
-    """Events in memory, asked as the index is."""
-
-    def __init__(self, *events: dict[str, Any]) -> None:
-        self._events = events
-
-    def __call__(self, filter: Filter, limit: int) -> list[bytes]:
-        found = list(filter_events(filter, self._events))
-        return [json.dumps(event).encode() for event in found[-limit:]]
-
-
-def filter_events(filter: Filter, events: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
-    return [event for event in events if matcher(filter)(event)]
-
-
-RECORDED = Recorded(
-    exchange(event={"status": "pending"}),
-    exchange(),
-    exchange(span_id=OTHER, event={"trace_id": TWO}),
-    frame(),
-    exchange(event={"event_type": "gateway.started"}),
+from anyport.record.traffic import (
+    FrameSummary,
+    Row,
+    RowError,
+    decode_captured,
+    decode_row,
+    expand_frames,
+    row_of,
 )
+from tests.record.recorded import (
+    MOMENT,
+    SPAN,
+    detail_of,
+    exchange,
+    frame,
+    payload_line,
+    write_payloads,
+)
+from tests.record.story import ONE
+
+
+def test_what_was_said_is_found_beside_the_row(tmp_path: Path) -> None:
+    write_payloads(tmp_path, payload_line("0" * 16), payload_line())
+    detail = detail_of(tmp_path, exchange())
+
+    assert detail.row.id == SPAN
+    assert detail.event == Raw(json.dumps(exchange()).encode())
+    assert [(each.side, each.kind) for each in detail.frames] == [
+        ("client", "request"),
+        ("server", "request"),
+        ("server", "server-notification"),
+        ("server", "response"),
+        ("client", "response"),
+    ]
+
+
+def test_a_row_stands_alone_where_nothing_is_kept(tmp_path: Path) -> None:
+    assert detail_of(tmp_path, exchange()).frames == ()
+
+    write_payloads(tmp_path, b" " * 40, payload_line("0" * 16))
+    assert detail_of(tmp_path, exchange()).frames == ()
+
+
+def test_a_payload_that_is_the_same_on_the_other_side_is_filled_in() -> None:
+    captured = decode_captured(payload_line())
+    assert captured is not None
+    assert captured.frames[1].payload is UNSET
+
+    whole = expand_frames(captured.frames)
+    assert whole[1].payload == whole[0].payload
+    assert whole[4].payload == whole[3].payload
+    assert whole[1].side == "server"
+
+
+def test_a_frame_that_is_the_same_as_none_stays_as_it_is() -> None:
+    captured = decode_captured(payload_line())
+    assert captured is not None
+    [alone] = expand_frames(captured.frames[1:2])
+    assert alone.payload is UNSET
+
+
+@pytest.mark.parametrize("line", [b"", b"   ", b'{"span_id":7}', b'{"span_id":"x","frames":['])
+def test_a_line_that_is_erased_or_torn_holds_nothing(line: bytes) -> None:
+    assert decode_captured(line) is None
+
+
+# Rows
+
+
+def row(event: dict[str, Any]) -> Row:
+    made = row_of(event)
+    assert made is not None
+    return made
+
+
+def test_a_call_has_both_its_sides_with_their_eras() -> None:
+    made = row(exchange())
+
+    assert (made.id, made.trace_id, made.timestamp) == (SPAN, ONE, MOMENT)
+    assert (made.kind, made.method, made.target) == ("exchange", "tools/call", "create_issue")
+    assert (made.profile, made.server, made.public_name) == (
+        *("dev", "github", "github__create_issue"),
+    )
+    assert msgspec.to_builtins(made.client) == {
+        "name": "cursor-vscode 1.0.0",
+        "revision": "2025-06-18",
+        "era": "legacy",
+        "transport": "streamable-http",
+        "session": "s1",
+        "principal": "alice",
+    }
+    assert msgspec.to_builtins(made.upstream) == {
+        "server": "github",
+        "revision": "2026-07-28",
+        "era": "modern",
+        "transport": "streamable-http",
+    }
+
+
+def test_the_time_is_split_and_the_rest_is_the_gateways_own() -> None:
+    assert msgspec.to_builtins(row(exchange()).timings) == {
+        "total_ms": 231.5,
+        "gateway_ms": 29.0,
+        "queue_ms": 2.5,
+        "server_ms": 200.0,
+    }
+
+
+def test_a_time_that_nobody_can_have_is_none() -> None:
+    assert row(exchange(event={"duration_ms": -1.0})).timings.total_ms is None
+
+
+def test_what_no_server_was_asked_for_is_all_the_gateways_own() -> None:
+    timings = row(exchange(queue_ms=None, server_ms=None)).timings
+    assert (timings.gateway_ms, timings.server_ms) == (231.5, None)
+
+
+def test_parts_longer_than_the_whole_leave_the_gateway_nothing() -> None:
+    assert row(exchange(server_ms=400.0)).timings.gateway_ms == 0.0
+
+
+def test_sizes_shapes_hashes_and_frames_are_told() -> None:
+    made = row(exchange(frames_more=3))
+
+    sizes = made.sizes
+    assert (sizes.params_bytes, sizes.sent_bytes) == (61, 75)
+    assert (sizes.answer_bytes, sizes.result_bytes) == (120, 118)
+    assert made.shapes.params == '{"name":s,"arguments":{"title":s}}'
+    assert made.hashes.result == "fedcba9876543210"
+    [between] = made.frames
+    assert between == FrameSummary(
+        ms=12.345, kind="server-notification", method="notifications/progress", bytes=118
+    )
+    assert made.frames_more == 3
 
 
 @pytest.mark.parametrize(
-    ("event", "is_row"),
+    ("text", "method"),
     [
-        (exchange(), True),
-        (exchange(event={"event_type": "gateway.exchange"}), True),
-        (exchange(event={"status": "pending"}), False),
-        (frame(), True),
-        (frame() | {"event_type": "gateway.stderr"}, True),
-        (exchange(event={"event_type": "gateway.backend_started"}), False),
+        ("1.0 client-response - 5", None),
+        ("1.0 client-response a b c 5", "a b c"),
     ],
 )
-def test_rows_are_exchanges_that_ended_and_frames(event: dict[str, Any], is_row: bool) -> None:
-    assert matcher(rows_of(Filter()))(event) is is_row
-    assert matcher(rows_of(parse_filter("server:nobody", 0.0)))(event) is False
-
-
-@pytest.mark.parametrize("asked", [SPAN, SPAN[:5], SPAN.upper(), f" {SPAN}\n"])
-def test_an_id_means_one_exchange(asked: str) -> None:
-    [(row, line)] = find(RECORDED, asked)
-    assert row.id == SPAN
-    assert json.loads(line)["metadata"]["span_id"] == SPAN
-
-
-@pytest.mark.parametrize("asked", [ONE, ONE[:4], "11111111-1111-1111-1111-111111111111"])
-def test_the_id_of_a_trace_means_all_of_it(asked: str) -> None:
-    assert [row.kind for row, _ in find(RECORDED, asked)] == ["exchange", "server-notification"]
+def test_the_method_of_a_frame_may_be_absent_or_odd(text: str, method: str | None) -> None:
+    [between] = row(exchange(frames=[text])).frames
+    assert (between.method, between.bytes) == (method, 5)
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("metadata", "event", "outcome"),
     [
-        ("00f0", "Several begin with 00f0: 00f067aa0ba902b7, 00f0bbbbbbbbbbbb. Give more digits"),
-        ("9", "Nothing that is recorded has the id 9"),
-        ("", "An id has only the digits"),
-        ("*", "An id has only the digits"),
-        ("a" * 33, "An id has only the digits"),
+        ({}, {}, "ok"),
+        ({"outcome": "tool_error"}, {"status": "failure"}, "tool_error"),
+        ({"outcome": "server_error"}, {"status": "failure", "error_code": -32602}, "server_error"),
+        ({}, {"status": "cancelled"}, "cancelled"),
+        ({}, {"status": "timeout", "error_code": -32000}, "timeout"),
+        ({}, {"status": "failure", "error_message": "the tool reported an error"}, "tool_error"),
+        ({}, {"status": "failure", "error_code": -32602, "error_message": "no"}, None),
     ],
 )
-def test_an_id_that_means_nothing_or_too_much_is_explained(asked: str, told: str) -> None:
-    with pytest.raises(NoSuchId, match=told.replace("*", r"\*")):
-        find(RECORDED, asked)
+def test_an_outcome_is_told_or_as_far_as_it_is_known(
+    metadata: dict[str, Any], event: dict[str, Any], outcome: str | None
+) -> None:
+    assert row(exchange(**metadata, event=event)).outcome == outcome
 
 
-def test_several_traces_that_begin_alike_are_named() -> None:
-    traces = [exchange(span_id=f"{n:016x}", event={"trace_id": f"ab{n:030x}"}) for n in (1, 2)]
-    with pytest.raises(NoSuchId, match="Several begin with ab"):
-        find(Recorded(*traces), "ab")
+def test_an_error_has_its_code_and_its_message() -> None:
+    made = row(exchange(event={"status": "failure", "error_code": -32602, "error_message": "no"}))
+    assert made.error == RowError(code=-32602, message="no")
+    assert row(exchange()).error is None
+
+
+def test_a_call_without_capture_is_a_row_with_less() -> None:
+    event = exchange()
+    event["metadata"] = {"span_id": SPAN, "server": "s", "uri": "doc:1", "result_bytes": 7}
+    event["event_type"] = "gateway.resource_read"
+    made = row(event)
+
+    assert (made.method, made.target) == ("resources/read", "doc:1")
+    assert (made.timings.total_ms, made.timings.gateway_ms) == (231.5, None)
+    assert msgspec.to_builtins(made.upstream) == {"server": "s"}
+
+
+def test_a_frame_tells_what_it_is_and_in_whose_conversation() -> None:
+    made = row(frame())
+
+    assert (made.kind, made.side) == ("server-notification", "server")
+    assert made.method == "notifications/tools/list_changed"
+    assert (made.sizes.frame_bytes, made.shapes.frame) == (2, "{}")
+    assert made.hashes.frame == "aaaaaaaaaaaaaaaa"
+    assert made.outcome is None
+
+
+def test_what_is_no_json_rpc_says_why() -> None:
+    made = row(frame(kind="not-json-rpc", method=None, reason="not JSON"))
+    assert (made.kind, made.method, made.text) == ("not-json-rpc", None, "not JSON")
+
+
+def test_a_line_of_standard_error_is_a_row() -> None:
+    event = frame()
+    event["event_type"] = "gateway.stderr"
+    event["metadata"] = {"server": "s", "line": "oops", "method": "notifications/stderr"}
+    made = row(event)
+
+    assert (made.kind, made.side, made.text) == ("stderr", "server", "oops")
+    assert (made.id, made.method) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        exchange(event={"status": "pending"}),
+        exchange(event={"event_type": "gateway.started"}),
+        exchange(event={"event_type": "other.thing"}),
+        exchange(event={"event_type": ["gateway.tool_call"]}),
+        exchange(event={"status": 7}),
+        frame(kind=None),
+        {},
+    ],
+)
+def test_what_is_no_traffic_makes_no_row(event: dict[str, Any]) -> None:
+    assert row_of(event) is None
+
+
+def test_members_of_the_wrong_type_count_as_absent() -> None:
+    odd = {key: {"odd": 1} for key in exchange()["metadata"]} | {"cached": 1, "frames": [7, "x"]}
+    event = exchange(**odd, event={"duration_ms": "long", "error_code": True, "error_message": 7})
+    made = row(event)
+
+    told = {name: value for name, value in msgspec.to_builtins(made).items() if value != {}}
+    assert told.keys() == {"timestamp", "trace_id", "kind", "method", "outcome", "status"}
+
+
+@pytest.mark.parametrize("metadata", [None, [], "x"])
+def test_metadata_of_the_wrong_type_is_none(metadata: object) -> None:
+    assert row(exchange(event={"metadata": metadata})).id is None
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
+def test_a_line_that_is_no_event_makes_no_row(line: bytes) -> None:
+    assert decode_row(line) is None
+
+
+def test_a_row_written_and_read_again_is_the_same() -> None:
+    made = decode_row(json.dumps(exchange()).encode())
+    assert made is not None
+    assert msgspec.json.decode(msgspec.json.encode(made), type=Row) == made

@@ -1,1 +1,1 @@
-"""What happened: events, their append-only journal, and the index for questions about them."""
+"""The record: events, journal, index, filters, redaction, tamper evidence and export."""

@@ -1,7 +1,7 @@
-"""The closed set of events, their shape, and how one becomes a line of JSON.
+"""Event types, the shape of an event, and its encoding as one line of JSON.
 
-Every event is flat and versioned: a minor version adds optional fields, a major one may break
-readers. This file knows no files and no clock.
+Events are flat and versioned: a minor version adds optional fields, a major version may break
+readers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,23 +12,24 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from anyport.record.text import cut, escape_line
+from anyport.record.redact.escape import cut, escape_line
 
 SCHEMA_VERSION: Final = "1.0"
 
 TEXT_CHARS_MAX: Final = 2048
-"""One text of an event. Enough for any error message worth reading; a whole result is not one."""
+"""Characters of one text of an event. Enough for any error message; a whole result does not belong
+here."""
 
 METADATA_ENTRIES_MAX: Final = 32
 """Members of `metadata`, and items of a list in it: an event is a note, not a document."""
 
 EVENT_BYTES_MAX: Final = 32 * 1024
-"""One line. What is longer keeps only the members that join it to others."""
+"""Bytes of one line. A longer event keeps only its correlation keys."""
 
 Status: TypeAlias = Literal["pending", "success", "failure", "cancelled", "timeout"]
 
-ENDINGS: Final[frozenset[Status]] = frozenset({"success", "failure", "cancelled", "timeout"})
-"""How something begun with `pending` may end: with exactly one of these."""
+FINAL_STATUSES: Final[frozenset[Status]] = frozenset({"success", "failure", "cancelled", "timeout"})
+"""A `pending` event is followed by exactly one event with one of these."""
 
 EventType: TypeAlias = Literal[
     "gateway.started",
@@ -43,6 +44,7 @@ EventType: TypeAlias = Literal[
     "gateway.backend_ejected",
     "gateway.backend_restored",
     "gateway.backend_idle",
+    "gateway.name_conflict",
     "gateway.session_started",
     "gateway.session_resumed",
     "gateway.session_ended",
@@ -61,135 +63,165 @@ EventType: TypeAlias = Literal[
 MetadataValue: TypeAlias = str | int | float | bool | Sequence[str] | None
 Metadata: TypeAlias = Mapping[str, MetadataValue]
 
-JOINING_KEYS: Final = ("span_id", "parent_span_id", "server", "tool", "uri", "prompt", "session")
-"""Members of `metadata` that survive when an event has to be made smaller."""
+CORRELATION_KEYS: Final = (
+    "span_id",
+    "parent_span_id",
+    "server",
+    "tool",
+    "uri",
+    "prompt",
+    "session",
+)
+"""Members of `metadata` that survive when an event is too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """What one type of event says."""
+class EventDescription:
+    """Documentation of one event type."""
 
     meaning: str
     metadata: tuple[str, ...] = ()
-    """Members a reader may expect; an event may have more, and lacks those that do not apply."""
+    """Members that a reader can expect; those that do not apply are absent, and there may be
+    others."""
     paired: bool = False
-    """Noted twice with one `metadata.span_id`: once `pending`, once with an ending."""
+    """Recorded twice with one `metadata.span_id`: first `pending`, then with a final status."""
 
 
-_OF_A_FRAME: Final = (
-    *("span_id", "profile", "session", "server", "method"),
-    *("client", "principal", "client_revision", "client_transport", "payload_file"),
+_FRAME_KEYS: Final = (
+    "span_id",
+    "profile",
+    "session",
+    "server",
+    "method",
+    "client",
+    "principal",
+    "client_revision",
+    "client_transport",
+    "payload_file",
 )
-_OF_AN_EXCHANGE: Final = (
-    *_OF_A_FRAME,
-    *("parent_span_id", "public_name", "server_revision", "server_transport", "outcome"),
-    *("attempts", "timeout"),
-    *("queue_ms", "server_ms", "params_bytes", "sent_bytes", "answer_bytes", "result_bytes"),
-    *("params_shape", "params_hash", "result_shape", "result_hash", "frames", "frames_more"),
+_EXCHANGE_KEYS: Final = (
+    *_FRAME_KEYS,
+    "parent_span_id",
+    "public_name",
+    "server_revision",
+    "server_transport",
+    "outcome",
+    "attempts",
+    "timeout",
+    "queue_ms",
+    "server_ms",
+    "params_bytes",
+    "sent_bytes",
+    "answer_bytes",
+    "result_bytes",
+    "params_shape",
+    "params_hash",
+    "result_shape",
+    "result_hash",
+    "frames",
+    "frames_more",
 )
 
-KINDS: Final[Mapping[EventType, Kind]] = MappingProxyType(
+EVENT_DESCRIPTIONS: Final[Mapping[EventType, EventDescription]] = MappingProxyType(
     {
-        "gateway.started": Kind(
-            meaning="The gateway is ready for clients.",
-            metadata=("version", "pid", "servers"),
+        "gateway.started": EventDescription(
+            meaning="The gateway is ready for clients.", metadata=("version", "pid", "servers")
         ),
-        "gateway.stopped": Kind(
-            meaning="The gateway has ended in good order.",
-            metadata=("reason",),
+        "gateway.stopped": EventDescription(
+            meaning="The gateway has stopped normally.", metadata=("reason",)
         ),
-        "gateway.config_reloaded": Kind(
-            meaning="A changed configuration was taken over, or refused and the old one kept.",
+        "gateway.config_reloaded": EventDescription(
+            meaning="A changed configuration was applied, or rejected and the old one kept.",
             metadata=("added", "removed", "changed", "profiles", "settings"),
         ),
-        "gateway.handed_over": Kind(
-            meaning="A newer gateway has taken over the address; this one finishes what is open.",
+        "gateway.handed_over": EventDescription(
+            meaning="A newer gateway has taken over the address; this one finishes open requests.",
             metadata=("successor",),
         ),
-        "gateway.clock_jumped": Kind(
-            meaning="The clock of the machine was set, forwards or backwards.",
+        "gateway.clock_jumped": EventDescription(
+            meaning="The system clock was set, forwards or backwards.",
             metadata=("seconds",),
         ),
-        "gateway.backend_registered": Kind(
-            meaning="A server of the configuration is known to the gateway; it need not run yet.",
+        "gateway.backend_registered": EventDescription(
+            meaning="A configured server was registered; it may not be running yet.",
             metadata=("server", "transport", "reason"),
         ),
-        "gateway.backend_started": Kind(
-            meaning="A server is connected and has told its revision and capabilities.",
+        "gateway.backend_started": EventDescription(
+            meaning="A server is connected, and its revision and capabilities are known.",
             metadata=("server", "transport", "era", "revision", "restarts"),
         ),
-        "gateway.backend_failed": Kind(
-            meaning="A server did not start, or broke off.",
+        "gateway.backend_failed": EventDescription(
+            meaning="A server did not start, or its connection broke.",
             metadata=("server", "transport", "restarts", "timeout"),
         ),
-        "gateway.backend_stopped": Kind(
-            meaning="A server was stopped on purpose.",
-            metadata=("server", "reason", "timeout"),
+        "gateway.backend_stopped": EventDescription(
+            meaning="A server was stopped on purpose.", metadata=("server", "reason", "timeout")
         ),
-        "gateway.backend_ejected": Kind(
-            meaning="Too many calls to a server failed in a row; it gets none for a while.",
+        "gateway.backend_ejected": EventDescription(
+            meaning="Too many calls to a server failed in a row: it gets no calls for a while.",
             metadata=("server", "failures", "seconds", "reason"),
         ),
-        "gateway.backend_restored": Kind(
-            meaning="A server that got no calls for a while has answered, and gets them again.",
+        "gateway.backend_restored": EventDescription(
+            meaning="A server that got no calls for a while has answered, and gets calls again.",
             metadata=("server", "seconds"),
         ),
-        "gateway.backend_idle": Kind(
-            meaning="A server was stopped because nobody used it; the next call starts it again.",
+        "gateway.backend_idle": EventDescription(
+            meaning="A server, or a session's own connection to it, was stopped because it "
+            "was idle; the next call starts it again.",
             metadata=("server", "seconds"),
         ),
-        "gateway.session_started": Kind(
+        "gateway.name_conflict": EventDescription(
+            meaning="Other servers already have names of a server; it got longer ones.",
+            metadata=("profile", "server", "list", "count", "names", "owners", "public_names"),
+        ),
+        "gateway.session_started": EventDescription(
             meaning="A client opened a session.",
             metadata=("session", "profile", "client", "revision", "transport"),
         ),
-        "gateway.session_resumed": Kind(
-            meaning="A client went on with a session that it had before the gateway was restarted.",
+        "gateway.session_resumed": EventDescription(
+            meaning="A client resumed a session after the gateway was restarted.",
             metadata=("session", "profile", "client", "revision", "transport"),
         ),
-        "gateway.session_ended": Kind(
-            meaning="A session was ended by its client, or by the end of the gateway.",
+        "gateway.session_ended": EventDescription(
+            meaning="A session was ended by its client, or because the gateway stopped.",
             metadata=("session", "profile", "reason"),
         ),
-        "gateway.tool_call": Kind(
-            meaning="A client calls a tool.",
-            metadata=(*_OF_AN_EXCHANGE, "tool"),
-            paired=True,
+        "gateway.tool_call": EventDescription(
+            meaning="A client calls a tool.", metadata=(*_EXCHANGE_KEYS, "tool"), paired=True
         ),
-        "gateway.resource_read": Kind(
+        "gateway.resource_read": EventDescription(
             meaning="A client reads a resource.",
-            metadata=(*_OF_AN_EXCHANGE, "uri", "cached"),
+            metadata=(*_EXCHANGE_KEYS, "uri", "cached"),
             paired=True,
         ),
-        "gateway.prompt_get": Kind(
-            meaning="A client gets a prompt.",
-            metadata=(*_OF_AN_EXCHANGE, "prompt"),
-            paired=True,
+        "gateway.prompt_get": EventDescription(
+            meaning="A client gets a prompt.", metadata=(*_EXCHANGE_KEYS, "prompt"), paired=True
         ),
-        "gateway.exchange": Kind(
+        "gateway.exchange": EventDescription(
             meaning="Any other request was answered: a client's, or one of the gateway's own.",
-            metadata=(*_OF_AN_EXCHANGE, "target"),
+            metadata=(*_EXCHANGE_KEYS, "target"),
         ),
-        "gateway.frame": Kind(
-            meaning="A message that belongs to no request: a notification, a question, noise.",
-            metadata=(*_OF_A_FRAME, "kind", "side", "bytes", "shape", "hash", "reason", "skipped"),
+        "gateway.frame": EventDescription(
+            meaning="A message outside any request: a notification, a server's request, or noise.",
+            metadata=(*_FRAME_KEYS, "kind", "side", "bytes", "shape", "hash", "reason", "skipped"),
         ),
-        "gateway.stderr": Kind(
+        "gateway.stderr": EventDescription(
             meaning="A server wrote a line to its standard error.",
             metadata=("server", "line", "method"),
         ),
-        "gateway.journal_gap": Kind(
+        "gateway.journal_gap": EventDescription(
             meaning="The journal could not be written for a while, and events were lost.",
             metadata=("lost", "first_lost"),
         ),
-        "gateway.journal_pruned": Kind(
-            meaning="Files of the journal were too old or too much, and were removed.",
+        "gateway.journal_pruned": EventDescription(
+            meaning="Old or excess files of the journal were removed.",
             metadata=("segments", "bytes", "until"),
         ),
-        "gateway.hook_failed": Kind(
-            meaning="What a hook had to do about an event did not work, and is given up.",
+        "gateway.hook_failed": EventDescription(
+            meaning="The action of a hook failed for an event, and is not tried again.",
             metadata=("hook", "action", "key", "about"),
         ),
-        "gateway.hook_dropped": Kind(
+        "gateway.hook_dropped": EventDescription(
             meaning="A hook was too slow for its events, and some were dropped.",
             metadata=("hook", "action", "dropped"),
         ),
@@ -197,8 +229,8 @@ KINDS: Final[Mapping[EventType, Kind]] = MappingProxyType(
 )
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One thing that happened. The order of the fields is the order in the line."""
+class EventRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """An event. The order of the fields is the order in the line."""
 
     timestamp: str
     trace_id: str
@@ -215,31 +247,40 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def encode_event(event: Event) -> bytes:
-    """The event as one line of JSON, without its newline, whatever texts it carries."""
+def encode_event(event: EventRecord) -> bytes:
+    """The event as one line of JSON, without a line end. Texts that are too long are cut."""
     try:
         line = _encode(event)
     except UnicodeEncodeError:
-        line = _encode(_trimmed(event))
-    if len(line) > TEXT_CHARS_MAX:  # Only then can one of its texts be too long.
-        line = _encode(_trimmed(event))
+        line = _encode(_trim(event))
+    if len(line) > TEXT_CHARS_MAX:  # Only a line this long can contain a text that is too long.
+        line = _encode(_trim(event))
         if len(line) > EVENT_BYTES_MAX:
-            line = _encode(_bare(event))
+            line = _encode(_reduce_to_correlation(event))
     return escape_line(line)
 
 
-def timestamp(at: float) -> str:
+def format_timestamp(at: float) -> str:
     """Seconds since 1970 as `2026-07-28T12:00:00.000000+00:00`."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")
 
 
-def _trimmed(event: Event) -> Event:
+def parse_timestamp(text: str) -> float | None:
+    """Seconds since 1970, or None. Other programs may leave the zone out and mean UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _trim(event: EventRecord) -> EventRecord:
     kept = list(event.metadata.items())[:METADATA_ENTRIES_MAX]
-    metadata = {cut(key, TEXT_CHARS_MAX): _trimmed_value(value) for key, value in kept}
-    return _with_texts_cut(event, metadata)
+    metadata = {cut(key, TEXT_CHARS_MAX): _trim_value(value) for key, value in kept}
+    return _cut_texts(event, metadata)
 
 
-def _trimmed_value(value: MetadataValue) -> MetadataValue:
+def _trim_value(value: MetadataValue) -> MetadataValue:
     if isinstance(value, str):
         return cut(value, TEXT_CHARS_MAX)
     if isinstance(value, Sequence):
@@ -247,13 +288,13 @@ def _trimmed_value(value: MetadataValue) -> MetadataValue:
     return value
 
 
-def _bare(event: Event) -> Event:
-    joining = {key: event.metadata[key] for key in JOINING_KEYS if key in event.metadata}
-    metadata = {key: cut(str(value), 256) for key, value in joining.items()}
-    return _with_texts_cut(event, {**metadata, "truncated": True})
+def _reduce_to_correlation(event: EventRecord) -> EventRecord:
+    correlation = {key: event.metadata[key] for key in CORRELATION_KEYS if key in event.metadata}
+    metadata = {key: cut(str(value), 256) for key, value in correlation.items()}
+    return _cut_texts(event, {**metadata, "truncated": True})
 
 
-def _with_texts_cut(event: Event, metadata: Metadata) -> Event:
+def _cut_texts(event: EventRecord, metadata: Metadata) -> EventRecord:
     code, message = event.error_code, event.error_message
     return msgspec.structs.replace(
         event,

@@ -1,8 +1,8 @@
-"""Traffic as HAR 1.2, for the tools that read it: one entry for each HTTP leg of an exchange.
+"""Traffic as HAR 1.2: one entry for each HTTP leg of an exchange.
 
-The record knows exchanges of MCP, not requests of HTTP: addresses, header fields, ids and most
-statuses are not kept. Where HAR demands one, it is made up in a way that cannot be mistaken for a
-real one, and `_anyport.invented` names it.
+The record has MCP exchanges, not HTTP requests: URLs, header fields, ids and most statuses are not
+kept. Where HAR requires one, an unmistakable placeholder is written, and `_anyport.invented` lists
+it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,23 +13,22 @@ from urllib.parse import quote
 import msgspec
 from msgspec import UNSET
 
-from anyport.record.detail import Detail, PayloadFrame, unfolded
-from anyport.record.row import EXCHANGE, Row
+from anyport.record.traffic import EXCHANGE, Detail, PayloadFrame, Row, expand_frames
 
 VERSION: Final = "1.2"
-HTTP: Final = frozenset({"streamable-http", "sse"})
-"""Transports whose frames travel over HTTP."""
+HTTP_TRANSPORTS: Final = frozenset({"streamable-http", "sse"})
+"""Transports that carry their frames over HTTP."""
 
 ORIGIN: Final = "http://anyport.invalid"
-"""RFC 2606: a name that is never anybody's."""
+"""RFC 2606 reserves `.invalid`: nobody can own it."""
 JSON: Final = "application/json"
 NO_STATUS: Final = 0
 UNKNOWN: Final = -1
-"""What HAR writes for a size or a time that is not known."""
+"""What HAR writes for an unknown size or time."""
 
 
-class Har:
-    """The document, piece by piece: there may be more entries than fit into memory."""
+class HarWriter:
+    """Writes the document piece by piece: the entries may not fit into memory."""
 
     def __init__(self, creator_version: str) -> None:
         creator = {"name": "anyport", "version": creator_version}
@@ -37,46 +36,49 @@ class Har:
         self.opening = msgspec.json.encode({"log": head}).removesuffix(b"]}}")
         self.closing = b"\n]}}\n"
         self._separator = b"\n"
-        self.entries = 0
-        """How many were written."""
-        self.rows_without = 0
-        """How many rows had none."""
+        self.entry_count = 0
+        """Entries written."""
+        self.skipped_row_count = 0
+        """Rows without an HTTP leg."""
 
-    def piece(self, detail: Detail) -> bytes:
-        """The entries of one row; empty for a row that did not travel over HTTP."""
-        written = [msgspec.json.encode(entry) for entry in entries(detail)]
-        self.entries += len(written)
-        if not written:
-            self.rows_without += 1
+    def encode_entries(self, detail: Detail) -> bytes:
+        """The entries of one row; empty if it did not travel over HTTP."""
+        encoded = [msgspec.json.encode(entry) for entry in har_entries(detail)]
+        self.entry_count += len(encoded)
+        if not encoded:
+            self.skipped_row_count += 1
             return b""
-        piece = self._separator + b",\n".join(written)
+        piece = self._separator + b",\n".join(encoded)
         self._separator = b",\n"
         return piece
 
 
-def entries(detail: Detail) -> Iterator[dict[str, Any]]:
-    """An entry for the client's leg, and one for the server's; of those that were HTTP."""
+def har_entries(detail: Detail) -> Iterator[dict[str, Any]]:
+    """An entry for the client's leg and one for the server's, if they were HTTP."""
     row = detail.row
     if row.kind != EXCHANGE:
         return
-    frames = unfolded(detail.frames)
-    began = _began(row)
-    if row.client.transport in HTTP:
+    frames = expand_frames(detail.frames)
+    start = _start_time(row)
+    if row.client.transport in HTTP_TRANSPORTS:
         url = f"{ORIGIN}/mcp/{quote(row.profile or 'default', safe='')}"
-        times = (began, row.timings.total_ms or 0.0)
-        got = row.sizes.result_bytes
-        yield _Leg("client", url, row.client.transport).entry(row, frames, times, got)
-    if row.upstream.transport in HTTP:
+        times = (start, row.timings.total_ms or 0.0)
+        received_bytes = row.sizes.result_bytes
+        yield _Leg("client", url, row.client.transport).entry(row, frames, times, received_bytes)
+    if row.upstream.transport in HTTP_TRANSPORTS:
         url = f"{ORIGIN}/servers/{quote(row.server or '', safe='')}"
-        times = (began + timedelta(milliseconds=_asked_after(row, frames)), _waited(row))
-        # What the gateway asks for itself, it gets as it was answered.
-        answered, got = row.sizes.answer_bytes, row.sizes.result_bytes
-        got = got if answered is None else answered
-        yield _Leg("server", url, row.upstream.transport).entry(row, frames, times, got)
+        times = (
+            start + timedelta(milliseconds=_server_delay_ms(row, frames)),
+            _server_wait_ms(row),
+        )
+        # The gateway's own requests have no client answer: the result is the server's answer.
+        answer_bytes, received_bytes = row.sizes.answer_bytes, row.sizes.result_bytes
+        received_bytes = received_bytes if answer_bytes is None else answer_bytes
+        yield _Leg("server", url, row.upstream.transport).entry(row, frames, times, received_bytes)
 
 
 class _Leg:
-    """One side of an exchange, as a request of HTTP."""
+    """One side of an exchange, as an HTTP request."""
 
     def __init__(self, side: str, url: str, transport: str) -> None:
         self.side = side
@@ -88,30 +90,30 @@ class _Leg:
         row: Row,
         frames: Sequence[PayloadFrame],
         times: tuple[datetime, float],
-        got: int | None,
+        received_bytes: int | None,
     ) -> dict[str, Any]:
-        began, took = times
+        start, duration_ms = times
         ours = [frame for frame in frames if frame.side == self.side]
         request = next((frame for frame in ours if frame.kind == "request"), None)
         answer = next((frame for frame in reversed(ours) if frame.kind == "response"), None)
         status = self._status(row)
         return {
-            "startedDateTime": began.isoformat(timespec="microseconds"),
-            "time": took,
+            "startedDateTime": start.isoformat(timespec="microseconds"),
+            "time": duration_ms,
             "request": _request(row, self.url, request),
-            "response": _response(status, answer, got),
+            "response": _response(status, answer, received_bytes),
             "cache": {},
-            "timings": {"send": 0, "wait": took, "receive": 0},
-            "_anyport": self._about(row, invented_status=status == NO_STATUS),
+            "timings": {"send": 0, "wait": duration_ms, "receive": 0},
+            "_anyport": self._extension_fields(row, invented_status=status == NO_STATUS),
         }
 
     def _status(self, row: Row) -> int:
-        # In every revision of Streamable HTTP a result comes with 200; an error need not. With
-        # HTTP+SSE the answer comes on another stream than the one that the request went on.
+        # In every revision of Streamable HTTP a result has status 200; an error need not have one.
+        # With HTTP+SSE the answer comes on another stream than the request.
         is_result = row.outcome in ("ok", "tool_error")
         return 200 if is_result and self.transport == "streamable-http" else NO_STATUS
 
-    def _about(self, row: Row, *, invented_status: bool) -> dict[str, Any]:
+    def _extension_fields(self, row: Row, *, invented_status: bool) -> dict[str, Any]:
         invented = ["request.url", "request.httpVersion", "response.httpVersion"]
         if invented_status:
             invented.append("response.status")
@@ -155,7 +157,7 @@ def _response(status: int, frame: PayloadFrame | None, size: int | None) -> dict
     content: dict[str, Any] = {"size": 0 if size is None else size, "mimeType": JSON}
     text = None if frame is None else _message(frame, method=None)
     if text is not None:
-        # HAR: the length of the content that is returned. Without the text, what was recorded.
+        # HAR: the length of the returned content. Without the text, the recorded size.
         content |= {"size": len(text.encode()), "text": text}
     return {
         "status": status,
@@ -171,7 +173,7 @@ def _response(status: int, frame: PayloadFrame | None, size: int | None) -> dict
 
 
 def _message(frame: PayloadFrame, *, method: str | None) -> str | None:
-    """The message of JSON-RPC that carried a payload, but for its id."""
+    """The JSON-RPC message of a payload, without its id."""
     members: dict[str, Any] = {"jsonrpc": "2.0"}
     if method is not None:
         members |= {"method": method, "params": frame.payload}
@@ -184,8 +186,8 @@ def _message(frame: PayloadFrame, *, method: str | None) -> str | None:
     return msgspec.json.encode(members).decode()
 
 
-def _began(row: Row) -> datetime:
-    """A row is noted when it ends."""
+def _start_time(row: Row) -> datetime:
+    """A row is recorded when the exchange ends."""
     try:
         ended = datetime.fromisoformat(row.timestamp)
         ended = ended if ended.tzinfo else ended.replace(tzinfo=UTC)
@@ -194,11 +196,13 @@ def _began(row: Row) -> datetime:
         return datetime.fromtimestamp(0, UTC)
 
 
-def _asked_after(row: Row, frames: Sequence[PayloadFrame]) -> float:
-    asked = (frame.ms for frame in frames if (frame.side, frame.kind) == ("server", "request"))
-    return next(asked, row.timings.queue_ms or 0.0)
+def _server_delay_ms(row: Row, frames: Sequence[PayloadFrame]) -> float:
+    request_times = (
+        frame.ms for frame in frames if (frame.side, frame.kind) == ("server", "request")
+    )
+    return next(request_times, row.timings.queue_ms or 0.0)
 
 
-def _waited(row: Row) -> float:
-    waited = row.timings.server_ms
-    return (row.timings.total_ms or 0.0) if waited is None else waited
+def _server_wait_ms(row: Row) -> float:
+    server_ms = row.timings.server_ms
+    return (row.timings.total_ms or 0.0) if server_ms is None else server_ms

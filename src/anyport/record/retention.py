@@ -1,141 +1,149 @@
-"""How long the record is kept: what is too old or too much goes, a whole file at a time.
+"""Retention: removes old or excess files of the record, always whole files.
 
-Of a file of the journal that goes, a signed tombstone says what was in it, so that what is left
-can still be verified. Payloads go without one: the journal does not depend on them. All of this
-may take a while: call it in a thread.
+A signed tombstone replaces each file of the journal, so that the rest can still be verified.
+Payload files need none: the journal does not depend on them. All of this may take long: call it in
+a thread.
 """
 
 import errno
 import fcntl
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from typing import Final
 
-from anyport.record.heads import FILE as HEADS_FILE
-from anyport.record.heads import Heads, trusted_keys
-from anyport.record.segments import (
+from anyport.clock import Clock
+from anyport.record.event import parse_timestamp
+from anyport.record.journal.segments import (
     FILE_NAME,
     SEGMENT_BYTES_MAX,
-    Moved,
+    SegmentsChanged,
+    rotate_segment,
     segments,
     snapshot,
-    turn_over,
 )
-from anyport.record.statements import Known, read_statements
-from anyport.record.walk import CHUNK_BYTES, Walk, claimed_spans, lines_of
+from anyport.record.tamper.checkpoints import (
+    HEADS_FILE,
+    CheckpointState,
+    CheckpointWriter,
+    read_statements,
+    trusted_keys,
+)
+from anyport.record.tamper.verify import CHUNK_BYTES, ChainVerifier, claimed_spans, read_lines
 
 DAY_SECONDS: Final = 86400
 
 QUIET_SECONDS: Final = 5.0
-"""A file that was written to later stays: another process may not have let go of it yet."""
+"""A file modified more recently stays: another process may still have it open."""
 
-SHARE: Final = 8
-"""The active file is turned over when it holds this part of what is kept, in time or in bytes:
-so not much more is kept than was asked for."""
+ACTIVE_FILE_PARTS: Final = 8
+"""The active file is rotated when it holds this fraction of what is kept, by time or bytes. So the
+record exceeds its limits by no more than that."""
 
-REST_SECONDS: Final = 0.0005
-"""Between two reads of a file that goes: it takes some seconds, and no call waits for it."""
+READ_PAUSE_SECONDS: Final = 0.0005
+"""Pause between two reads of a file to remove. Reading it takes seconds, and calls must not
+wait."""
 
 _TIMESTAMP: Final = re.compile(rb'\{"timestamp":"([0-9T:.+Z-]+)"')
 _HOUR: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})/([0-9]{2})-")
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_DISK_FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keeping:
-    """How much is kept of one kind of files."""
+class RetentionLimits:
+    """How much is kept of one kind of file."""
 
     days: float
     bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """One file that is there."""
+class RecordFile:
+    """A file of the record."""
 
     path: Path
     bytes: int
-    at: float
-    """When the last of what is in it happened."""
-    touched: float
-    """When it was last written to."""
+    last_event_at: float
+    """When the last event in it happened."""
+    modified_at: float
+    """When it was last written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pruned:
-    """What went."""
+class PruneResult:
+    """What retention removed."""
 
     segments: int = 0
     bytes: int = 0
     until: str = ""
-    """When the last event in it was noted."""
+    """When the last removed event was recorded."""
     payload_files: int = 0
     payload_bytes: int = 0
 
 
-def plan(files: Sequence[Kept], keeping: Keeping, now: float) -> list[Kept]:
-    """Which of some files, the oldest first, have to go: the first ones, never one between."""
+def select_expired(
+    files: Sequence[RecordFile], limits: RetentionLimits, now: float
+) -> list[RecordFile]:
+    """Which files to remove, given oldest first: always the first ones, never one in between."""
     total = sum(file.bytes for file in files)
-    going = []
+    expired = []
     for file in files:
-        old = now - file.at > keeping.days * DAY_SECONDS
-        # Also where the clock was set back and the file is of tomorrow.
-        busy = abs(now - file.touched) < QUIET_SECONDS
-        if busy or not (old or total > keeping.bytes):
+        is_old = now - file.last_event_at > limits.days * DAY_SECONDS
+        # The absolute difference: a clock that was set back makes files of the future.
+        is_busy = abs(now - file.modified_at) < QUIET_SECONDS
+        if is_busy or not (is_old or total > limits.bytes):
             break
-        going.append(file)
+        expired.append(file)
         total -= file.bytes
-    return going
+    return expired
 
 
 class Retention:
-    """Keeps the record of a state directory within its bounds."""
+    """Keeps the record of a state directory within its limits."""
 
     def __init__(
         self,
         state_dir: Path,
         *,
-        journal: Keeping,
-        payloads: Keeping,
-        heads: Heads,
-        clock: Callable[[], float],
+        journal: RetentionLimits,
+        payloads: RetentionLimits,
+        checkpoints: CheckpointWriter,
+        clock: Clock,
     ) -> None:
         self._state_dir = state_dir
         self._events_dir = state_dir / "events"
         self._journal = journal
         self._payloads = payloads
-        self._heads = heads
+        self._checkpoints = checkpoints
         self._clock = clock
         self._by_age = True
 
-    def enforce(self, *, by_age: bool = True) -> Pruned:
-        """Remove what has to go; nothing where another process is at it.
+    def enforce(self, *, by_age: bool = True) -> PruneResult:
+        """Remove what exceeds the limits; nothing while another process does the same.
 
-        Where the clock is not to be trusted, only what is too much goes.
+        With `by_age=False`, while the wall clock is not trusted, only excess bytes are removed.
 
         Raises:
-            DamagedKeys: there is no key to sign for what goes; it stays.
-            OSError: a file cannot be removed, or not be signed for.
+            DamagedKeys: there is no key to sign a tombstone with; the files stay.
+            OSError: a file cannot be removed, or its tombstone not be written.
         """
         if not self._events_dir.is_dir():
-            return Pruned()
-        with _alone(self._events_dir) as alone:
-            if not alone:
-                return Pruned()
+            return PruneResult()
+        with _try_lock(self._events_dir) as is_locked:
+            if not is_locked:
+                return PruneResult()
             self._by_age = by_age
             payloads = self._prune_payloads()
-            with suppress(FileNotFoundError):  # Somebody else just did.
-                self._turn_over()
+            with suppress(FileNotFoundError):  # Another process was faster.
+                self._rotate_active()
             pruned = self._prune_journal()
-            with suppress(Moved):  # Another time.
-                self._heads.summarise(self._live_writers)
-            return Pruned(
+            with suppress(SegmentsChanged):  # The next run does it.
+                self._checkpoints.summarise(self._live_writers)
+            return PruneResult(
                 segments=len(pruned),
                 bytes=sum(file.bytes for file, _ in pruned),
                 until=pruned[-1][1] if pruned else "",
@@ -143,86 +151,90 @@ class Retention:
                 payload_bytes=sum(file.bytes for file in payloads),
             )
 
-    def _turn_over(self) -> None:
+    def _rotate_active(self) -> None:
         for active in segments(self._events_dir)[-1:]:
             if active.name != FILE_NAME:
                 return
             state = active.stat()
             with active.open("rb") as file:
-                first = _noted(file.readline(CHUNK_BYTES))
-            age_max = self._journal.days * DAY_SECONDS / SHARE
-            bytes_max = min(SEGMENT_BYTES_MAX, self._journal.bytes // SHARE)
-            if state.st_size > bytes_max or (first and self._clock() - first > age_max):
-                turn_over(active, state)
+                first = _event_seconds(file.readline(CHUNK_BYTES))
+            age_max = self._journal.days * DAY_SECONDS / ACTIVE_FILE_PARTS
+            bytes_max = min(SEGMENT_BYTES_MAX, self._journal.bytes // ACTIVE_FILE_PARTS)
+            if state.st_size > bytes_max or (first and self._clock.now() - first > age_max):
+                rotate_segment(active, state)
 
-    def _prune_journal(self) -> list[tuple[Kept, str]]:
+    def _prune_journal(self) -> list[tuple[RecordFile, str]]:
         paths = segments(self._events_dir)
-        if paths and paths[-1].name == FILE_NAME:  # Some process has it open.
+        if paths and paths[-1].name == FILE_NAME:  # A process may have it open.
             paths.pop()
-        files = [_kept(path) for path in paths]
-        return [(file, self._bury(file)) for file in self._plan(files, self._journal)]
+        files = [_stat_file(path) for path in paths]
+        return [
+            (file, self._remove_signed(file)) for file in self._select_expired(files, self._journal)
+        ]
 
-    def _plan(self, files: Sequence[Kept], keeping: Keeping) -> list[Kept]:
-        asked = keeping if self._by_age else Keeping(days=inf, bytes=keeping.bytes)
-        return plan(files, asked, self._clock())
+    def _select_expired(
+        self, files: Sequence[RecordFile], limits: RetentionLimits
+    ) -> list[RecordFile]:
+        effective_limits = limits if self._by_age else RetentionLimits(days=inf, bytes=limits.bytes)
+        return select_expired(files, effective_limits, self._clock.now())
 
-    def _bury(self, file: Kept) -> str:
-        """Sign for what is in a file and remove it; when its last event was noted."""
-        walk = Walk(self._known())
+    def _remove_signed(self, file: RecordFile) -> str:
+        """Sign a tombstone for a file and remove it. Returns when its last event was recorded."""
+        verifier = ChainVerifier(self._read_checkpoints())
         name = os.fspath(file.path.relative_to(self._state_dir))
-        with file.path.open("rb", buffering=0) as opened:
-            walk.read(name, lines_of(opened, file.bytes, rest_seconds=REST_SECONDS))
-            walk.finish()
-            spans, fault = walk.spans(), walk.fault
-            if fault is not None:  # What follows it shall be judged by itself.
-                opened.seek(0)
-                lines = lines_of(opened, file.bytes, rest_seconds=REST_SECONDS)
+        with file.path.open("rb", buffering=0) as segment:
+            verifier.read(name, read_lines(segment, file.bytes, rest_seconds=READ_PAUSE_SECONDS))
+            verifier.finish()
+            spans, fault = verifier.spans(), verifier.fault
+            if fault is not None:  # The file is damaged: the chain after it is verified on its own.
+                segment.seek(0)
+                lines = read_lines(segment, file.bytes, rest_seconds=READ_PAUSE_SECONDS)
                 spans = claimed_spans(lines)
-        until = walk.until.decode(errors="replace")
-        said = (name, file.bytes, until, spans, None if fault is None else fault.text)
+        until = verifier.until.decode(errors="replace")
+        removal = (name, file.bytes, until, spans, None if fault is None else fault.text)
         try:
-            self._heads.bury(*said)
+            self._checkpoints.sign_removal(*removal)
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in _DISK_FULL_ERRNOS:
                 raise
-            # It goes to make room, also for the words on its grave.
+            # On a full disk there is no room for the tombstone either: free the file, then sign.
             file.path.unlink()
-            self._heads.bury(*said)
+            self._checkpoints.sign_removal(*removal)
         file.path.unlink(missing_ok=True)
-        with suppress(OSError):  # Others of that month are there yet.
+        with suppress(OSError):  # Other files of that month are left.
             file.path.parent.rmdir()
         return until
 
-    def _known(self) -> Known:
+    def _read_checkpoints(self) -> CheckpointState:
         try:
             raw = (self._state_dir / HEADS_FILE).read_bytes()
             return read_statements(raw, trusted_keys(self._state_dir))[0]
-        except FileNotFoundError:  # Nothing was signed yet.
-            return Known()
+        except FileNotFoundError:  # Nothing is signed yet.
+            return CheckpointState()
 
     def _live_writers(self) -> set[str]:
-        """Who has records in the files that are left."""
-        found: set[str] = set()
-        for piece in snapshot(self._events_dir):
-            with piece.open() as file:
-                lines = lines_of(file, piece.size, rest_seconds=REST_SECONDS)
-                found.update(span.writer for span in claimed_spans(lines))
-        return found
+        """The writers that have records in the remaining files."""
+        writers: set[str] = set()
+        for segment in snapshot(self._events_dir):
+            with segment.open() as file:
+                lines = read_lines(file, segment.size, rest_seconds=READ_PAUSE_SECONDS)
+                writers.update(span.writer for span in claimed_spans(lines))
+        return writers
 
-    def _prune_payloads(self) -> list[Kept]:
+    def _prune_payloads(self) -> list[RecordFile]:
         folder = self._state_dir / "payloads"
-        files = [_kept(path) for path in sorted(folder.glob("*/*.jsonl"))]
-        going = self._plan(files, self._payloads)
-        for file in going:
+        files = [_stat_file(path) for path in sorted(folder.glob("*/*.jsonl"))]
+        expired = self._select_expired(files, self._payloads)
+        for file in expired:
             file.path.unlink(missing_ok=True)
             with suppress(OSError):
                 file.path.parent.rmdir()
-        return going
+        return expired
 
 
 @contextmanager
-def _alone(directory: Path) -> Iterator[bool]:
-    """Whether no other process is at the same."""
+def _try_lock(directory: Path) -> Iterator[bool]:
+    """Whether this process got the lock that only one process can hold."""
     lock = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -234,23 +246,20 @@ def _alone(directory: Path) -> Iterator[bool]:
         os.close(lock)
 
 
-def _kept(path: Path) -> Kept:
+def _stat_file(path: Path) -> RecordFile:
     state = path.stat()
-    # Erasing a part of a payload file does not make the rest of it younger.
-    named = _HOUR.match(f"{path.parent.name}/{path.name}")
-    at = None if named is None else _seconds(f"{named[1]}T{named[2]}:59:59")
-    return Kept(path=path, bytes=state.st_size, at=at or state.st_mtime, touched=state.st_mtime)
+    # The name counts: erasing a part of a payload file changes its modification time.
+    hour = _HOUR.match(f"{path.parent.name}/{path.name}")
+    at = None if hour is None else parse_timestamp(f"{hour[1]}T{hour[2]}:59:59")
+    return RecordFile(
+        path=path,
+        bytes=state.st_size,
+        last_event_at=at or state.st_mtime,
+        modified_at=state.st_mtime,
+    )
 
 
-def _noted(line: bytes) -> float | None:
-    """When the event in a line was noted."""
+def _event_seconds(line: bytes) -> float | None:
+    """When the event in a line was recorded."""
     found = _TIMESTAMP.match(line)
-    return None if found is None else _seconds(found[1].decode())
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return None if found is None else parse_timestamp(found[1].decode())

@@ -1,0 +1,1 @@
+"""The filter language: parser, keys and matching."""

@@ -1,0 +1,1 @@
+"""The SQLite index of the journal, and queries on it."""

@@ -1,0 +1,1 @@
+"""The journal: append-only files of JSON Lines, and payload files beside them."""

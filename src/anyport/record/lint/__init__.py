@@ -1,1 +1,0 @@
-"""Rules of the protocol, judged from recorded traffic."""

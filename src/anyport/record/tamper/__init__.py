@@ -1,0 +1,1 @@
+"""Tamper evidence: hash chain, signed checkpoints, and their verification."""
