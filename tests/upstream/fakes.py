@@ -1,26 +1,40 @@
-"""Stand-ins for what lies below a connection: a channel, and a server on real pipes.
+"""Fakes for what a connection needs: a clock, a channel, listeners, and a server on real pipes.
 
-The server lives in the test's own loop: no process is started, and nothing is waited for but
-the next turn of the loop.
+The server lives in the test's own event loop: no process is started, and nothing takes longer
+than the next turn of the loop.
 """
 
 import asyncio
 import json
 import os
 from collections.abc import Callable, Coroutine
+from math import inf
 from typing import Any, cast
 
-from anyport.protocol.back import back_for
-from anyport.protocol.revision import NEWEST_LEGACY, NEWEST_MODERN, Revision
-from anyport.upstream.call import Call
-from anyport.upstream.connection import Connection
-from anyport.upstream.hearer import Hearer, Noise
+from anyport.clock import Clock
+from anyport.config.model import ServerConfig
+from anyport.protocol.adapters.server import server_adapter_for
+from anyport.protocol.errors import Timeout
+from anyport.protocol.headers import NO_ANNOTATIONS, Annotations
+from anyport.protocol.revisions import NEWEST_LEGACY, NEWEST_MODERN, Revision
+from anyport.upstream.call_queue import call_slots_of
+from anyport.upstream.connection import Connection, Noise, OwnRequest
+from anyport.upstream.lease_key import LeaseKey
 from anyport.upstream.peer import Peer
-from anyport.upstream.process import Child, Command, Exit, SpawnFailed, Warden
-from anyport.wire import codec
-from anyport.wire.frame import Notification, Request
+from anyport.upstream.pending_call import Answer, PendingCall
+from anyport.upstream.server import Server
+from anyport.upstream.stdio.process import (
+    ChildProcess,
+    Command,
+    ExitStatus,
+    ProcessSpawner,
+    SpawnFailed,
+)
+from anyport.upstream.transport import UpstreamContext
+from anyport.wire import jsonrpc
+from anyport.wire.jsonrpc import Notification, Request
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 """For what takes milliseconds; only a broken build waits this long."""
 
 Message = dict[str, Any]
@@ -33,54 +47,234 @@ class FakeChannel:
 
     def __init__(self) -> None:
         self.full = False
+        self.listening_since = -inf
+        self.streamless = False
         self.sent: list[Message] = []
-        self.calls: list[Call] = []
+        self.calls: list[PendingCall] = []
 
-    def send(self, frame: bytes, call: Call | None) -> None:
+    def send(self, frame: bytes, call: PendingCall | None) -> None:
         self.sent.append(json.loads(frame))
         if call is not None:
             self.calls.append(call)
 
-    def cancel(self, call: Call) -> bool:
+    def cancel(self, call: PendingCall) -> bool:
         return False
 
 
-class Ear:
-    """Remembers what a server said on its own."""
+class FakeClock(Clock):
+    """A clock that is set by hand; a test runs its timers."""
+
+    def __init__(self, seconds: float = 0.0, chance: float = 0.0) -> None:
+        self.seconds = seconds
+        self.cpu_seconds = 0.0
+        self.chance = chance
+        self.timers: list[tuple[float, Callable[[], object]]] = []
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def thread_time(self) -> float:
+        return self.cpu_seconds
+
+    def random(self) -> float:
+        return self.chance
+
+    def later(self, seconds: float, act: Callable[[], object]) -> asyncio.TimerHandle:
+        timer = (seconds, act)
+        self.timers.append(timer)
+        return cast(asyncio.TimerHandle, FakeTimer(self, timer))
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        task.add_done_callback(lambda done: done.result())
+
+    def run_timers(self) -> None:
+        """Run the timers that are set now, whatever their time."""
+        timers, self.timers = self.timers, []
+        for _, act in timers:
+            act()
+
+
+class FakeTimer:
+    """A timer of a fake clock."""
+
+    def __init__(self, clock: FakeClock, timer: tuple[float, Callable[[], object]]) -> None:
+        self._clock = clock
+        self._timer = timer
+
+    def cancel(self) -> None:
+        if self._timer in self._clock.timers:
+            self._clock.timers.remove(self._timer)
+
+
+class LoopTimerClock(FakeClock):
+    """A clock that is set by hand, but whose timers are those of the event loop."""
+
+    def later(self, seconds: float, act: Callable[[], object]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, act)
+
+
+class RecordingListener:
+    """Records what a server sends unasked, and what happens to its connection."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.notifications: list[Notification] = []
         self.noise: list[Noise] = []
+        self.own_requests: list[str] = []
+        self.unreachable: list[str] = []
         self.ends = 0
-        self.unreached: list[str] = []
 
-    def hearer(self) -> Hearer:
-        return Hearer(
-            on_request=self.requests.append,
-            on_notification=self.notifications.append,
-            on_noise=lambda raw, words: self.noise.append(raw),
-            on_end=self._end,
-            on_unreached=self.unreached.append,
-        )
+    def on_request(self, connection: Connection, request: Request) -> None:
+        self.requests.append(request)
 
-    def _end(self) -> None:
+    def on_notification(self, connection: Connection, notification: Notification) -> None:
+        self.notifications.append(notification)
+
+    def on_noise(self, noise: Noise, reason: str) -> None:
+        self.noise.append(noise)
+
+    def on_own_request(self, request: OwnRequest, answer: Answer, seconds: float) -> None:
+        self.own_requests.append(request[0])
+
+    def on_unreachable(self, reason: str) -> None:
+        self.unreachable.append(reason)
+
+    def on_connection_end(self, connection: Connection) -> None:
         self.ends += 1
 
 
-def connected(revision: Revision | None = None) -> tuple[Connection, FakeChannel, Ear]:
+class RecordingOwner(RecordingListener):
+    """Owns a transport; records what it reports and knows nothing of tools."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draining: list[str] = []
+        self.renewed: list[Connection] = []
+        self.gaps: list[Connection] = []
+        self.stderr: list[str] = []
+        self.timeouts: list[Timeout] = []
+
+    def on_draining(self, connection: Connection, reason: str) -> None:
+        connection.draining_reason = reason
+        self.draining.append(reason)
+
+    def on_session_renewed(self, connection: Connection) -> None:
+        self.renewed.append(connection)
+
+    def on_gap(self, connection: Connection) -> None:
+        self.gaps.append(connection)
+
+    def on_stderr(self, lines: list[str]) -> None:
+        self.stderr.extend(lines)
+
+    def on_timeout(self, timeout: Timeout) -> None:
+        self.timeouts.append(timeout)
+
+    def tool_annotations(self, tool: str) -> Annotations:
+        return NO_ANNOTATIONS
+
+    def is_repeatable(self, tool: str) -> bool | None:
+        return None
+
+    def refresh_tools(self, then: Callable[[], None]) -> None:
+        then()
+
+
+class SupervisedServer:
+    """What a supervisor knows of its server: its configuration, and where reports go."""
+
+    def __init__(self, config: ServerConfig, context: UpstreamContext) -> None:
+        self.config = config
+        self.context = context
+        self.call_slots = call_slots_of(config)
+        self.listener = self.health = self
+        self.needed = True
+        self.ready: list[Connection] = []
+        self.broken: list[str] = []
+        self.gaps: list[Connection] = []
+        self.requests: list[Request] = []
+        self.notifications: list[Notification] = []
+        self.noise: list[Noise] = []
+        self.unreachable: list[str] = []
+        self.stderr: list[str] = []
+        self.timeouts: list[Timeout] = []
+        self.ends = 0
+        self.annotations_by_tool: dict[str, Annotations] = {}
+        self.repeatable: dict[str, bool] = {}
+        self.refreshes = 0
+        self.on_refresh: Callable[[], None] = lambda: None
+
+    @property
+    def server(self) -> Server:
+        return cast(Server, self)
+
+    def is_needed(self, key: LeaseKey) -> bool:
+        return self.needed
+
+    def on_ready(self, key: LeaseKey, connection: Connection) -> None:
+        self.ready.append(connection)
+
+    def on_broken(self, key: LeaseKey, reason: str) -> None:
+        self.broken.append(reason)
+
+    def on_gap(self, key: LeaseKey, connection: Connection) -> None:
+        self.gaps.append(connection)
+
+    def on_request(self, key: LeaseKey, connection: Connection, request: Request) -> None:
+        self.requests.append(request)
+
+    def on_notification(
+        self, key: LeaseKey, connection: Connection, notification: Notification
+    ) -> None:
+        self.notifications.append(notification)
+
+    def on_noise(self, server: Server, noise: Noise, reason: str) -> None:
+        self.noise.append(noise)
+
+    def on_own_request(
+        self, server: Server, peer: Peer | None, request: OwnRequest, answer: Answer, seconds: float
+    ) -> None: ...
+
+    def on_unreachable(self, reason: str) -> None:
+        self.unreachable.append(reason)
+
+    def on_connection_lost(self, server: Server, connection: Connection) -> None:
+        self.ends += 1
+
+    def on_stderr(self, server: Server, lines: list[str]) -> None:
+        self.stderr.extend(lines)
+
+    def on_timeout(self, server: Server, timeout: Timeout) -> None:
+        self.timeouts.append(timeout)
+
+    def annotations(self, tool: str) -> Annotations:
+        return self.annotations_by_tool.get(tool, NO_ANNOTATIONS)
+
+    def is_repeatable(self, key: LeaseKey, tool: str) -> bool | None:
+        return self.repeatable.get(tool)
+
+    def refresh_tools(self, then: Callable[[], None]) -> None:
+        self.refreshes += 1
+        self.on_refresh()
+        asyncio.get_running_loop().call_soon(then)
+
+
+def connected(
+    revision: Revision | None = None, listener: RecordingListener | None = None
+) -> tuple[Connection, FakeChannel, RecordingListener]:
     """A connection with a fake channel; with a revision, its handshake is done."""
-    channel, ear = FakeChannel(), Ear()
-    connection = Connection(channel, ear.hearer(), codec.OUTBOUND)
+    channel, listener = FakeChannel(), listener or RecordingListener()
+    connection = Connection(channel, listener, jsonrpc.OUTBOUND, FakeClock())
     if revision is not None:
         connection.peer = peer_of(revision)
-    return connection, channel, ear
+    return connection, channel, listener
 
 
 def peer_of(revision: Revision, **capabilities: Any) -> Peer:
     declared = capabilities or {"tools": {}, "resources": {}, "prompts": {}, "logging": {}}
     raw = {name: cast(Any, json.dumps(value).encode()) for name, value in declared.items()}
-    return Peer(revision=revision, capabilities=raw, back=back_for(revision, b"{}"))
+    return Peer(revision=revision, capabilities=raw, adapter=server_adapter_for(revision, b"{}"))
 
 
 def say(connection: Connection, **message: Any) -> None:
@@ -118,7 +312,7 @@ class FakeServer:
             for fd in (self.stdin, self.stdout, self.stderr):
                 os.close(fd)
             self.stdin = self.stdout = self.stderr = -1
-            self.child.exit(Exit(code=code, signal=None))
+            self.child.exit(ExitStatus(code=code, signal=None))
 
     def _read(self) -> None:
         portion = os.read(self.stdin, 1 << 20)
@@ -135,36 +329,36 @@ class FakeServer:
 
 
 class FakeChild:
-    """What a warden gives, without a process."""
+    """A child process without a process."""
 
     def __init__(self, server: FakeServer, ends: tuple[int, int, int]) -> None:
         self.server = server
         self.stdin, self.stdout, self.stderr = ends
         self.pid = 4711
         self.stopped = False
-        self.exited: Exit | None = None
-        self._on_exit: Callable[[Exit], None] | None = None
+        self.exit_status: ExitStatus | None = None
+        self._on_exit: Callable[[ExitStatus], None] | None = None
 
     @property
-    def on_exit(self) -> Callable[[Exit], None] | None:
+    def on_exit(self) -> Callable[[ExitStatus], None] | None:
         return self._on_exit
 
     @on_exit.setter
-    def on_exit(self, callback: Callable[[Exit], None]) -> None:
+    def on_exit(self, callback: Callable[[ExitStatus], None]) -> None:
         self._on_exit = callback
-        if self.exited is not None:
-            callback(self.exited)
+        if self.exit_status is not None:
+            callback(self.exit_status)
 
-    def exit(self, how: Exit) -> None:
-        self.exited = how
+    def exit(self, how: ExitStatus) -> None:
+        self.exit_status = how
         if self._on_exit is not None:
             self._on_exit(how)
 
-    async def stop(self) -> Exit:
+    async def stop(self) -> ExitStatus:
         self.stopped = True
         self.server.die(0)
-        assert self.exited is not None
-        return self.exited
+        assert self.exit_status is not None
+        return self.exit_status
 
     def close(self) -> None:
         for fd in {self.stdin, self.stdout, self.stderr} - {-1}:
@@ -172,7 +366,7 @@ class FakeChild:
         self.stdin = self.stdout = self.stderr = -1
 
 
-class FakeWarden:
+class FakeSpawner:
     """Starts fake servers; each start takes the next script, and the last one again and again."""
 
     def __init__(self, *scripts: Script | str) -> None:
@@ -182,7 +376,7 @@ class FakeWarden:
         self.gate: asyncio.Event | None = None
         """Holds up every start until it is set."""
 
-    async def spawn(self, command: Command) -> Child:
+    async def spawn(self, command: Command) -> ChildProcess:
         self.commands.append(command)
         script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
         if self.gate is not None:
@@ -191,11 +385,11 @@ class FakeWarden:
             raise SpawnFailed(script)
         server = FakeServer(script)
         self.servers.append(server)
-        return cast(Child, server.child)
+        return cast(ChildProcess, server.child)
 
     @property
-    def warden(self) -> Warden:
-        return cast(Warden, self)
+    def spawner(self) -> ProcessSpawner:
+        return cast(ProcessSpawner, self)
 
 
 def legacy(**answers: Any) -> Script:

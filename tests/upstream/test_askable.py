@@ -3,14 +3,17 @@
 from dataclasses import replace
 from typing import Any
 
-from anyport.protocol.method import Kind
+from anyport.protocol.methods import OfferKind
+from anyport.protocol.principal import LOCAL
 from anyport.upstream.connection import Connection
-from anyport.upstream.key import SHARED, LeaseKey
-from anyport.upstream.tender import State
+from anyport.upstream.lease_key import SHARED, LeaseKey
+from anyport.upstream.server import INTERACTIVE_LISTING_ATTEMPTS_MAX
+from anyport.upstream.supervisor import NotReady, ServerState
 from tests.upstream.fakes import Script, legacy, modern, offers, until
-from tests.upstream.recorded import Scene, play
+from tests.upstream.server_scene import Scene, play
 
 ASKABLE = LeaseKey(owner="asked", capabilities=b'{"sampling":{}}', interactive=True)
+QUESTIONS = frozenset({"sampling"})
 DEAF = LeaseKey(owner="deaf")
 
 
@@ -32,23 +35,26 @@ def gateway_of_many(*scripts: Script | str) -> Scene:
 
 
 def seen(at: Scene) -> list[tuple[str, bool]]:
-    return [(offer.native, offer.asks) for offer in at.server.listings[Kind.TOOLS].offers]
+    return [
+        (offer.native, offer.needs_input) for offer in at.server.listings[OfferKind.TOOLS].offers
+    ]
 
 
 def test_the_first_connection_is_nobodys_own() -> None:
     async def scene() -> Scene:
         at = gateway_of_many(legacy(), legacy())
-        given: list[Connection | str] = []
+        given: list[Connection | NotReady] = []
 
         at.server.lease(ASKABLE, given.append)
-        assert list(at.server.tenders) == [SHARED]
+        assert list(at.server.supervisors) == [SHARED]
         await until(lambda: len(given) == 1)
 
-        assert list(at.server.tenders) == [SHARED, ASKABLE]
-        assert (at.server.key_of("asked"), at.server.key_of("another")) == (ASKABLE, SHARED)
-        assert given == [at.server.tenders[ASKABLE].connection]
+        assert list(at.server.supervisors) == [SHARED, ASKABLE]
+        assert at.server.key_of("asked", LOCAL) == ASKABLE
+        assert at.server.key_of("another", LOCAL) == SHARED
+        assert given == [at.server.supervisors[ASKABLE].connection]
         at.server.drop("asked")
-        assert at.server.state is State.READY
+        assert at.server.state is ServerState.READY
         return at
 
     play(scene)
@@ -60,7 +66,7 @@ def test_a_sole_client_shares_its_connection_with_nobody() -> None:
         at.server.lease(ASKABLE, lambda _: None)
         await at.listed()
 
-        assert list(at.server.tenders) == [ASKABLE]
+        assert list(at.server.supervisors) == [ASKABLE]
         return at
 
     play(scene)
@@ -69,7 +75,7 @@ def test_a_sole_client_shares_its_connection_with_nobody() -> None:
 def test_a_session_has_its_own_connection_also_where_the_first_failed() -> None:
     async def scene() -> Scene:
         at = gateway_of_many("no such program", legacy())
-        given: list[Connection | str] = []
+        given: list[Connection | NotReady] = []
 
         at.server.lease(ASKABLE, given.append)
         await until(lambda: len(given) == 1)
@@ -80,21 +86,58 @@ def test_a_session_has_its_own_connection_also_where_the_first_failed() -> None:
     play(scene)
 
 
-def test_lists_take_in_what_only_those_see_whom_the_server_may_ask() -> None:
+def test_a_sessions_own_connection_changes_no_list_but_its_own() -> None:
     async def scene() -> Scene:
         script = ("a", "c"), ("a", "b", "c")
         at = gateway_of_many(choosy(*script), choosy(*script))
         at.server.lease(SHARED, lambda _: None)
         await at.listed()
-        assert seen(at) == [("a", False), ("c", False)]
-        assert at.server.settled
 
         at.server.lease(ASKABLE, lambda _: None)
-        assert not at.server.settled
-        await at.listed(2)
+        assert at.server.lists_settled
+        await until(lambda: at.count("listed apart") == 1)
 
-        assert at.server.settled
+        assert seen(at) == [("a", False), ("c", False)]
+        assert at.count("listed") == 1
+        return at
+
+    play(scene)
+
+
+def test_what_there_is_for_those_whom_it_may_ask_is_seen_over_a_connection_of_no_session() -> None:
+    async def scene() -> Scene:
+        script = ("a", "c"), ("a", "b", "c")
+        at = gateway_of_many(choosy(*script), choosy(*script))
+        at.server.prepare(SHARED)
+        assert at.server.lacks_interactive_lists(QUESTIONS)
+        at.server.read_interactive_lists(QUESTIONS, b'{"sampling":{}}')
+        assert not at.server.lists_settled
+        await until(lambda: at.server.lists.complete)
+
+        assert at.server.lists_settled
         assert seen(at) == [("a", False), ("b", True), ("c", False)]
+        assert not at.server.lacks_interactive_lists(QUESTIONS)
+        await until(lambda: at.spawner.servers[1].child.stopped)
+        assert list(at.server.supervisors) == [SHARED]
+        assert (at.count("started"), at.count("stopped")) == (1, 0), "no client has to know"
+        return at
+
+    play(scene)
+
+
+def test_a_connection_to_look_that_fails_is_tried_again_but_not_for_ever() -> None:
+    async def scene() -> Scene:
+        at = gateway_of_many(legacy(), *["no such program"] * INTERACTIVE_LISTING_ATTEMPTS_MAX)
+        at.server.prepare(SHARED)
+        await at.listed()
+        for count in range(INTERACTIVE_LISTING_ATTEMPTS_MAX):
+            assert at.server.lacks_interactive_lists(QUESTIONS)
+            at.server.read_interactive_lists(QUESTIONS, b'{"sampling":{}}')
+            await at.listed(2 + count)
+            assert at.server.lists_settled
+
+        assert not at.server.lacks_interactive_lists(QUESTIONS)
+        assert (at.server.state, at.count("failed")) == (ServerState.READY, 0)
         return at
 
     play(scene)
@@ -104,18 +147,18 @@ def test_what_was_seen_by_one_who_has_left_is_remembered_for_the_next() -> None:
     async def scene() -> Scene:
         script = ("a",), ("a", "b")
         at = gateway_of_many(choosy(*script), choosy(*script), choosy(*script))
-        at.server.lease(ASKABLE, lambda _: None)
-        await until(lambda: "b" in at.tools if Kind.TOOLS in at.server.listings else False)
-        at.server.drop("asked")
+        at.server.prepare(SHARED)
+        at.server.read_interactive_lists(QUESTIONS, b'{"sampling":{}}')
+        await until(lambda: at.server.lists.complete)
 
-        at.server.mark_stale((Kind.TOOLS,))
+        at.server.mark_stale((OfferKind.TOOLS,))
         listed = at.count("listed")
-        at.later[-1][1]()
+        at.clock.timers[-1][1]()
         await at.listed(listed + 1)
 
         assert seen(at) == [("a", False), ("b", True)]
         at.server.lease(replace(ASKABLE, owner="next"), lambda _: None)
-        assert at.server.settled
+        assert at.server.lists_settled
         return at
 
     play(scene)
@@ -125,13 +168,13 @@ def test_a_connection_that_breaks_leaves_the_lists_of_the_others_alone() -> None
     async def scene() -> Scene:
         at = gateway_of_many(legacy(), legacy())
         at.server.lease(ASKABLE, lambda _: None)
-        await at.listed(2)
+        await until(lambda: at.count("listed apart") == 1)
 
-        at.warden.servers[1].die(1)
+        at.spawner.servers[1].die(1)
         await until(lambda: at.count("failed") == 1)
 
-        assert at.server.listed
-        assert at.server.settled
+        assert at.server.lists_ready
+        assert at.server.lists_settled
         return at
 
     play(scene)
@@ -145,7 +188,7 @@ def test_nothing_more_is_expected_of_a_client_that_can_be_asked_nothing() -> Non
 
         at.server.lease(DEAF, lambda _: None)
 
-        assert at.server.settled
+        assert at.server.lists_settled
         return at
 
     play(scene)
@@ -154,12 +197,12 @@ def test_nothing_more_is_expected_of_a_client_that_can_be_asked_nothing() -> Non
 def test_a_modern_server_is_read_once() -> None:
     async def scene() -> Scene:
         at = gateway_of_many(modern(), modern())
-        given: list[Connection | str] = []
+        given: list[Connection | NotReady] = []
         at.server.lease(ASKABLE, given.append)
         await until(lambda: len(given) == 1)
         await at.listed()
 
-        assert at.server.settled
+        assert at.server.lists_settled
         assert at.count("listed") == 1
         return at
 

@@ -1,16 +1,30 @@
 """One conversation with a server: ids, queues, endings."""
 
+import asyncio
 import json
+from typing import Any
 
 import pytest
 
 from anyport.protocol.errors import Situation
-from anyport.upstream.call import Answer, Call, Lost
-from anyport.upstream.connection import Connection, bounds_for
-from anyport.upstream.hearer import Hearer
-from anyport.wire.frame import Failure, Result
-from anyport.wire.framing import Overlong
-from tests.upstream.fakes import LEGACY, FakeChannel, connected, peer_of, say
+from anyport.protocol.result import RESULT_MEMBERS_MAX
+from anyport.upstream.connection import Connection, bounds_for, call_and_wait, read_progress
+from anyport.upstream.pending_call import Answer, NoAnswer, PendingCall
+from anyport.upstream.pool import count_uses
+from anyport.wire.jsonrpc import Failure, Notification, Request, Result
+from anyport.wire.lines import Overlong
+from anyport.wire.raw_json import MEMBERS_MAX
+from tests.upstream.fakes import (
+    LEGACY,
+    FakeChannel,
+    FakeClock,
+    RecordingListener,
+    connected,
+    peer_of,
+    run,
+    say,
+    until,
+)
 
 
 def test_each_request_has_an_id_of_its_own_and_gets_its_own_answer() -> None:
@@ -41,7 +55,7 @@ def test_an_answer_to_nothing_reaches_nobody(id: object) -> None:
     say(connection, id=id, result={})
 
     assert answers == []
-    assert connection.stray_count + connection.noise_count == 1
+    assert connection.unsolicited_count + connection.noise_count == 1
 
 
 def test_a_second_answer_to_one_request_is_dropped() -> None:
@@ -53,7 +67,7 @@ def test_a_second_answer_to_one_request_is_dropped() -> None:
     say(connection, id=1, result={"n": 2})
 
     assert len(answers) == 1
-    assert connection.stray_count == 1
+    assert connection.unsolicited_count == 1
 
 
 def test_a_server_that_takes_nothing_more_gets_no_more_calls() -> None:
@@ -62,7 +76,7 @@ def test_a_server_that_takes_nothing_more_gets_no_more_calls() -> None:
 
     refused = connection.call("a", None, lambda _: None)
 
-    assert isinstance(refused, Lost)
+    assert isinstance(refused, NoAnswer)
     assert refused.situation is Situation.BUSY
     assert channel.sent == []
 
@@ -71,7 +85,7 @@ def test_cancelling_tells_the_server_and_drops_a_late_answer() -> None:
     connection, channel, _ = connected()
     answers: list[Answer] = []
     call = connection.call("a", None, answers.append)
-    assert isinstance(call, Call)
+    assert isinstance(call, PendingCall)
 
     connection.cancel(call, b'"changed my mind"')
     connection.cancel(call, None)
@@ -85,6 +99,25 @@ def test_cancelling_tells_the_server_and_drops_a_late_answer() -> None:
             "params": {"requestId": 1, "reason": "changed my mind"},
         }
     ]
+
+
+def test_what_is_sent_again_has_another_id_and_an_answer_to_the_first_comes_too_late() -> None:
+    connection, _, listener = connected()
+    answers: list[Answer] = []
+    frame = b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"id":1}}'
+    call = connection.call("a", b'{"id":1}', answers.append)
+    assert isinstance(call, PendingCall)
+
+    again = json.loads(connection.renumber(call, frame))
+
+    assert again == {"jsonrpc": "2.0", "id": 2, "method": "a", "params": {"id": 1}}
+    assert connection.waits_for(call)
+    assert count_uses(connection) == 1, "nobody has asked twice"
+    say(connection, id=1, result={"n": 1})
+    assert (answers, listener.noise) == ([], [])
+    say(connection, id=2, result={"n": 2})
+    assert len(answers) == 1
+    assert connection.open_calls == 0
 
 
 def test_progress_reaches_the_call_it_belongs_to() -> None:
@@ -102,38 +135,38 @@ def test_progress_reaches_the_call_it_belongs_to() -> None:
     say(connection, method="notifications/progress")
 
     assert [json.loads(params)["progress"] for params in heard] == [5]
-    assert connection.stray_count == 5
+    assert connection.unsolicited_count == 5
 
 
 def test_of_a_call_that_was_answered_progress_is_heard_as_long_as_somebody_wants_to() -> None:
     connection, _, _ = connected(LEGACY)
     heard: list[bytes] = []
     call = connection.call("tools/call", b"{}", lambda _: None, heard.extend)
-    assert isinstance(call, Call)
+    assert isinstance(call, PendingCall)
 
     def report() -> None:
         say(connection, method="notifications/progress", params={"progressToken": 1})
 
-    stop = connection.hear(call)
+    stop = connection.listen_for_progress(call)
     say(connection, id=1, result={})
     report()
     assert len(heard) == 1
     stop()
     stop()
     report()
-    assert (len(heard), connection.stray_count) == (1, 1)
+    assert (len(heard), connection.unsolicited_count) == (1, 1)
 
 
 def test_requests_and_notifications_of_the_server_are_heard() -> None:
-    connection, channel, ear = connected()
+    connection, channel, listener = connected()
     say(connection, id="q", method="roots/list")
     say(connection, method="notifications/message", params={"level": "info"})
 
     connection.answer(b'"q"', Result(b'"q"', b'{"roots":[]}'))
     connection.answer(b'"q"', Failure(None, b'{"code":1,"message":"no"}'))
 
-    assert [request.method for request in ear.requests] == ["roots/list"]
-    assert [told.method for told in ear.notifications] == ["notifications/message"]
+    assert [request.method for request in listener.requests] == ["roots/list"]
+    assert [told.method for told in listener.notifications] == ["notifications/message"]
     assert channel.sent == [
         {"jsonrpc": "2.0", "id": "q", "result": {"roots": []}},
         {"jsonrpc": "2.0", "id": "q", "error": {"code": 1, "message": "no"}},
@@ -164,10 +197,58 @@ def test_an_answer_that_cannot_be_read_is_told_to_the_one_who_waits_for_it() -> 
     connection.receive(b'{"jsonrpc":"2.0","id":2,"result":{"a":nonsense}}')
 
     too_large, unreadable = answers
-    assert isinstance(too_large, Lost)
+    assert isinstance(too_large, NoAnswer)
     assert too_large.reason == "answered with 20000000 bytes; the limit is 16777216"
-    assert isinstance(unreadable, Lost)
+    assert isinstance(unreadable, NoAnswer)
     assert unreadable.situation is Situation.MISBEHAVED
+
+
+def wide(count: int) -> dict[str, int]:
+    return {f"k{number}": number for number in range(count)}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"result": wide(RESULT_MEMBERS_MAX + 1)},
+        {"result": {"_meta": wide(MEMBERS_MAX + 1)}},
+        {"error": {"code": 1, "message": "no", **wide(MEMBERS_MAX)}},
+    ],
+    ids=["result", "meta", "error"],
+)
+def test_an_answer_of_too_many_members_fails_its_own_call(answer: Any) -> None:
+    connection, _, _ = connected()
+    answers: list[Answer] = []
+    connection.call("a", None, answers.append)
+
+    say(connection, id=1, **answer)
+
+    (told,) = answers
+    assert isinstance(told, NoAnswer)
+    assert told.situation is Situation.MISBEHAVED
+    assert "members" in told.reason
+    assert connection.open_calls == 0
+
+
+def test_a_result_that_is_a_map_of_many_passes() -> None:
+    connection, _, _ = connected()
+    answers: list[Answer] = []
+    connection.call("a", None, answers.append)
+
+    say(connection, id=1, result=wide(RESULT_MEMBERS_MAX))
+
+    (told,) = answers
+    assert isinstance(told, Result)
+
+
+@pytest.mark.parametrize("method", ["notifications/message", "notifications/progress", "odd"])
+def test_a_notification_of_too_many_members_is_noise(method: str) -> None:
+    connection, _, ear = connected()
+    connection.call("a", None, lambda _: None)
+
+    say(connection, method=method, params={"progressToken": 1, "level": "info", **wide(1_024)})
+
+    assert (ear.notifications, connection.noise_count) == ([], 1)
 
 
 def test_a_peer_offers_what_it_declared() -> None:
@@ -184,35 +265,134 @@ def test_the_size_of_messages_can_be_set_for_a_server() -> None:
     assert bounds_for(123).bytes_max == 123
 
 
-def test_whoever_hears_of_something_can_tell_with_which_call_it_came() -> None:
-    about: list[Call | None] = []
-    hearer = Hearer(
-        on_request=lambda _: about.append(connection.about),
-        on_notification=lambda _: about.append(connection.about),
-        on_noise=lambda raw, words: None,
-        on_end=lambda: None,
-    )
-    connection = Connection(FakeChannel(), hearer, bounds_for(1000))
+class RelatedCallListener(RecordingListener):
+    """Records which call each message of the server belongs to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.related_calls: list[PendingCall | None] = []
+
+    def on_request(self, connection: Connection, request: Request) -> None:
+        self.related_calls.append(connection.related_call)
+
+    def on_notification(self, connection: Connection, notification: Notification) -> None:
+        self.related_calls.append(connection.related_call)
+
+
+def test_a_message_of_the_server_can_be_related_to_the_call_it_came_with() -> None:
+    listener = RelatedCallListener()
+    connection = Connection(FakeChannel(), listener, bounds_for(1000), FakeClock())
     call = connection.call("a", None, lambda _: None)
-    assert isinstance(call, Call)
+    assert isinstance(call, PendingCall)
 
     connection.receive(b'{"jsonrpc":"2.0","method":"notifications/message"}', call)
     connection.receive(b'{"jsonrpc":"2.0","id":7,"method":"roots/list"}', call)
     connection.receive(b'{"jsonrpc":"2.0","method":"notifications/message"}')
 
-    assert about == [call, call, None]
-    assert connection.about is None
+    assert listener.related_calls == [call, call, None]
+    assert connection.related_call is None
+
+
+@pytest.mark.parametrize(
+    ("id", "found"), [(b"1", True), (b"2", False), (b'"1"', False), (b"null", False)]
+)
+def test_where_the_channel_does_not_know_it_a_notification_may_say_itself(
+    id: bytes, found: bool
+) -> None:
+    listener = RelatedCallListener()
+    connection = Connection(FakeChannel(), listener, bounds_for(1000), FakeClock())
+    call = connection.call("subscriptions/listen", None, lambda _: None)
+    named = b'"io.modelcontextprotocol/subscriptionId":%b' % id
+    told = b'{"jsonrpc":"2.0","method":"vendor/x","params":{%b}}'
+
+    connection.receive(told % (b'"_meta":{%b}' % named))
+    connection.receive(told % named)
+    connection.receive(told % (b'"_meta":[],%b' % named))
+
+    assert listener.related_calls == [call if found else None, None, None]
 
 
 def test_what_nobody_had_asked_for_is_told_once_each_and_late_answers_are_not() -> None:
-    connection, _, ear = connected(LEGACY)
+    connection, _, listener = connected(LEGACY)
     call = connection.call("a", None, lambda _: None)
-    assert isinstance(call, Call)
+    assert isinstance(call, PendingCall)
     connection.cancel(call, None)
     say(connection, id=call.number, result={"late": True})
     say(connection, id=99, result={"stray": True})
     say(connection, id="text", result={"stray": True})
     say(connection, method="notifications/progress", params={"progressToken": 7, "progress": 1})
 
-    assert [type(said).__name__ for said in ear.noise] == ["Result", "Result", "Notification"]
-    assert connection.stray_count == 4
+    assert [type(said).__name__ for said in listener.noise] == ["Result", "Result", "Notification"]
+    assert connection.unsolicited_count == 4
+
+
+def test_whoever_waits_gets_what_the_server_says() -> None:
+    async def scene() -> None:
+        connection, channel, _ = connected(LEGACY)
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(call_and_wait(connection, "tools/list", b"{}"))
+            await until(lambda: bool(channel.sent))
+            say(connection, id=1, result={"tools": []})
+
+        answer = waiting.result()
+        assert isinstance(answer, Result)
+        assert answer.result == b'{"tools": []}'
+
+    run(scene)
+
+
+def test_what_nobody_waits_for_any_more_is_cancelled() -> None:
+    async def scene() -> None:
+        connection, channel, _ = connected(LEGACY)
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(call_and_wait(connection, "tools/list", b"{}"))
+            await until(lambda: bool(channel.sent))
+            waiting.cancel()
+
+        assert waiting.cancelled()
+        assert channel.sent[-1]["method"] == "notifications/cancelled"
+
+    run(scene)
+
+
+def test_a_connection_that_is_gone_answers_at_once() -> None:
+    async def scene() -> None:
+        connection, _, _ = connected(LEGACY)
+        connection.end("exit code 1")
+
+        assert isinstance(await call_and_wait(connection, "tools/list", b"{}"), NoAnswer)
+
+    run(scene)
+
+
+NOTE = b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}'
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        b'{"progressToken":7,"progress":1.50,"total":2,"message":"half \\u00e9"}',
+        b'{"progress":1,"progressToken":7}',
+        b'{ "progressToken" : 7 }',
+    ],
+)
+def test_a_report_is_read_with_its_params_as_they_are(params: bytes) -> None:
+    assert read_progress(NOTE % params) == (7, params)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        NOTE % b'{"progressToken":"7"}',
+        NOTE % b'{"progress":1}',
+        NOTE % b"[7]",
+        NOTE % b'{"progressToken":7',
+        NOTE % b'{"progressToken":7}' + b" ",
+        (NOTE % b'{"progressToken":7}')[:-1] + b"]",
+        NOTE % b'{"progressToken":7},"x":{}',
+        NOTE % (b'{"progressToken":7,"x":%b}' % (b'{"a":' * 130 + b"1" + b"}" * 130)),
+        b'{"jsonrpc":"2.0","method":"notifications/message","params":{"progressToken":7}}',
+    ],
+)
+def test_what_is_written_in_another_way_is_left_to_others(raw: bytes) -> None:
+    assert read_progress(raw) is None

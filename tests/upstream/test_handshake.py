@@ -7,27 +7,28 @@ from typing import Any
 
 import pytest
 
-from anyport.protocol.back import ModernBack
-from anyport.protocol.extension import SKILLS
+from anyport.protocol.adapters.server import ModernServerAdapter
+from anyport.protocol.extensions import SKILLS
 from anyport.upstream import handshake
-from anyport.upstream.call import Call
 from anyport.upstream.connection import Connection
 from anyport.upstream.handshake import (
-    Died,
+    AmbiguousEra,
     HandshakeFailed,
-    Introduction,
-    Misled,
-    ask,
-    shake_hands,
+    HandshakeOptions,
+    ServerDied,
+    perform_handshake,
+    start_request,
 )
 from anyport.upstream.peer import Peer
-from anyport.wire import codec
+from anyport.upstream.pending_call import PendingCall
+from anyport.wire import jsonrpc
 from tests.upstream.fakes import (
     LEGACY,
     MODERN,
-    Ear,
     FakeChannel,
+    FakeClock,
     Message,
+    RecordingListener,
     Script,
     legacy,
     modern,
@@ -43,9 +44,9 @@ class Answering(FakeChannel):
     def __init__(self, script: Script) -> None:
         super().__init__()
         self.script = script
-        self.connection = Connection(self, Ear().hearer(), codec.OUTBOUND)
+        self.connection = Connection(self, RecordingListener(), jsonrpc.OUTBOUND, FakeClock())
 
-    def send(self, frame: bytes, call: Call | None) -> None:
+    def send(self, frame: bytes, call: PendingCall | None) -> None:
         super().send(frame, call)
         for answer in self.script(self.sent[-1]):
             raw = json.dumps({"jsonrpc": "2.0", **answer}).encode()
@@ -56,8 +57,8 @@ class Answering(FakeChannel):
         return [frame["method"] for frame in self.sent]
 
 
-def introduction(protocol: str = "auto") -> Introduction:
-    return Introduction(
+def introduction(protocol: str = "auto") -> HandshakeOptions:
+    return HandshakeOptions(
         client_info=b'{"name":"gateway"}', capabilities=b'{"roots":{}}', protocol=protocol
     )
 
@@ -68,7 +69,7 @@ def greet(script: Script, protocol: str = "auto") -> tuple[Peer, Answering]:
 
     async def play() -> None:
         channel = Answering(script)
-        met.append((await shake_hands(channel.connection, introduction(protocol)), channel))
+        met.append((await perform_handshake(channel.connection, introduction(protocol)), channel))
 
     run(play)
     return met[0]
@@ -80,7 +81,7 @@ def refusal(script: Script, protocol: str = "auto") -> str:
 
     async def play() -> None:
         with pytest.raises(HandshakeFailed) as caught:
-            await shake_hands(Answering(script).connection, introduction(protocol))
+            await perform_handshake(Answering(script).connection, introduction(protocol))
         told.append(str(caught.value))
 
     run(play)
@@ -176,8 +177,8 @@ def test_a_server_that_goes_away_has_died() -> None:
     async def play() -> None:
         channel = Answering(silent)
         asyncio.get_running_loop().call_soon(channel.connection.end, "exit code 1")
-        with pytest.raises(Died, match="exit code 1"):
-            await shake_hands(channel.connection, introduction())
+        with pytest.raises(ServerDied, match="exit code 1"):
+            await perform_handshake(channel.connection, introduction())
 
     run(play)
 
@@ -200,7 +201,7 @@ def test_a_slow_modern_server_is_still_recognised(
 ) -> None:
     async def scene(channel: Answering) -> None:
         async with asyncio.TaskGroup() as group:
-            met = group.create_task(shake_hands(channel.connection, introduction()))
+            met = group.create_task(perform_handshake(channel.connection, introduction()))
             await until(lambda: channel.methods == ["server/discover", "initialize"])
             told = modern()(channel.sent[0])
             if refuses:
@@ -218,12 +219,12 @@ def test_a_slow_modern_server_that_opens_an_older_session_as_well_was_misled(
 ) -> None:
     async def scene(channel: Answering) -> None:
         met = asyncio.get_running_loop().create_task(
-            shake_hands(channel.connection, introduction())
+            perform_handshake(channel.connection, introduction())
         )
         await until(lambda: channel.methods == ["server/discover", "initialize"])
         for answer in modern()(channel.sent[0]) + legacy()(channel.sent[1]):
             channel.connection.receive(json.dumps({"jsonrpc": "2.0", **answer}).encode())
-        with pytest.raises(Misled):
+        with pytest.raises(AmbiguousEra):
             await met
         assert channel.connection.peer is None
 
@@ -240,7 +241,7 @@ def test_a_slow_legacy_server_is_initialized_once(
                 channel.connection.receive(json.dumps({"jsonrpc": "2.0", **told}).encode())
 
         async with asyncio.TaskGroup() as group:
-            met = group.create_task(shake_hands(channel.connection, introduction()))
+            met = group.create_task(perform_handshake(channel.connection, introduction()))
             await until(lambda: len(channel.sent) == 2)
             if probe_answered == "before":
                 answer(0)
@@ -269,22 +270,26 @@ def test_asking_a_server_that_is_gone_gives_its_loss_at_once() -> None:
         channel = Answering(silent)
         channel.connection.end("gone")
 
-        assert await ask(channel.connection, "ping", None) == channel.connection.lost
+        assert (
+            await start_request(channel.connection, "ping", None) == channel.connection.closed_with
+        )
 
     run(play)
 
 
 @pytest.mark.parametrize("name", ["server/discover", "initialize"])
-def test_of_the_extensions_a_server_declares_those_are_kept_that_are_known(name: str) -> None:
+def test_the_extensions_that_a_server_declares_are_kept_known_or_not(name: str) -> None:
     told = {
         "protocolVersion": "2025-11-25",
         "supportedVersions": ["2026-07-28"],
-        "capabilities": {"extensions": {SKILLS: {"directoryRead": True}, "com.example/own": {}}},
+        "capabilities": {
+            "extensions": {SKILLS: {"directoryRead": True}, "com.example/own": {}, "odd": 1}
+        },
     }
     script = answering(name, result=told)
 
     peer, _ = greet(script, "modern" if name == "server/discover" else "legacy")
 
-    assert peer.extensions == {SKILLS: b'{"directoryRead": true}'}
-    if isinstance(peer.back, ModernBack):
-        assert peer.back.extensions == {SKILLS}
+    assert peer.extensions == {SKILLS: b'{"directoryRead": true}', "com.example/own": b"{}"}
+    if isinstance(peer.adapter, ModernServerAdapter):
+        assert peer.adapter.extensions == {SKILLS, "com.example/own"}

@@ -3,8 +3,8 @@
 import pytest
 from msgspec import Raw
 
-from anyport.protocol.back import back_for
-from anyport.protocol.revision import NEWEST_LEGACY
+from anyport.protocol.adapters.server import server_adapter_for
+from anyport.protocol.revisions import NEWEST_LEGACY
 from anyport.upstream.peer import Peer
 
 
@@ -22,7 +22,7 @@ from anyport.upstream.peer import Peer
 def test_what_was_declared_is_offered(capability: str, flag: str | None, offered: bool) -> None:
     peer = Peer(
         revision=NEWEST_LEGACY,
-        back=back_for(NEWEST_LEGACY, b"{}", {}),
+        adapter=server_adapter_for(NEWEST_LEGACY, b"{}", {}),
         capabilities={
             "tools": Raw(b'{"listChanged":true}'),
             "resources": Raw(b'{"subscribe":false}'),

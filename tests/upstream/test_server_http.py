@@ -4,14 +4,15 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from anyport.config.schema import ServerConfig
-from anyport.protocol.method import Kind
-from anyport.upstream.key import SHARED
+from anyport.config.model import ServerConfig
+from anyport.protocol.methods import OfferKind
+from anyport.upstream.lease_key import SHARED
 from anyport.upstream.lists import RELIST_SECONDS_MIN
-from anyport.upstream.tender import State
-from anyport.wire.frame import Result
+from anyport.upstream.subscriptions import SubscriptionFilter
+from anyport.upstream.supervisor import ServerState
+from anyport.wire.jsonrpc import Result
 from tests.upstream.fakes import offers, run, silent, until
-from tests.upstream.recorded import Scene
+from tests.upstream.server_scene import Scene
 from tests.upstream.web import Heard, Legacy, Reply, Site, Web, call, modern
 
 
@@ -22,13 +23,13 @@ def over_http(site: Site, scene: Callable[[Web, Scene], Coroutine[Any, Any, None
         async with Web(site) as web:
             config = ServerConfig(slug="s", name="s", url=web.url, timeout_seconds=5.0)
             at = Scene(silent, config=config)
-            assert at.server.obstacle is None
+            assert at.server.disabled_reason is None
             assert at.server.transport == "auto"
             at.server.open(SHARED)
             await at.listed()
             await scene(web, at)
             await at.server.stop()
-            await until(lambda: at.server.state is State.STOPPED)
+            await until(lambda: at.server.state is ServerState.STOPPED)
 
     run(whole)
 
@@ -53,7 +54,7 @@ def test_a_server_behind_a_url_is_listed_like_any_other() -> None:
         assert at.server.transport == "streamable-http"
         assert at.server.modern
         assert at.tools == ["report", "last"]
-        warning = at.server.listings[Kind.TOOLS].warning
+        warning = at.server.listings[OfferKind.TOOLS].warning
         assert warning is not None
         assert "'bad'" in warning
         assert at.server.annotations("report") == {"Region": ("region",)}
@@ -78,11 +79,11 @@ def test_tools_whose_headers_are_refused_are_read_again_before_the_call_is_repea
             reply.json({"id": heard.id, "error": error}, 400)
 
     async def scene(web: Web, at: Scene) -> None:
-        at.now += RELIST_SECONDS_MIN
+        at.clock.seconds += RELIST_SECONDS_MIN
         connection = at.server.connections()[0][1]
         answered = asyncio.get_running_loop().create_task(call(connection, "report", region="eu"))
-        await until(lambda: bool(at.later))
-        at.later.pop()[1]()
+        await until(lambda: bool(at.clock.timers))
+        at.clock.timers.pop()[1]()
 
         assert isinstance(await answered, Result)
         assert at.count("listed") == 2
@@ -101,15 +102,17 @@ def test_after_a_lost_subscription_anything_may_have_changed() -> None:
             reply.json({"id": heard.id, "result": offers("a")})
 
     async def scene(web: Web, at: Scene) -> None:
-        at.server.watch(frozenset({"file:///a"}), frozenset(), lambda: lambda: None)
+        at.server.subscribe(
+            SHARED, SubscriptionFilter(frozenset({"file:///a"})), lambda: lambda: None
+        )
         await until(lambda: len(streams) == 2)
         streams[1].cut()
-        await until(lambda: bool(at.later))
-        at.later.pop()[1]()
+        await until(lambda: bool(at.clock.timers))
+        at.clock.timers.pop()[1]()
         await until(lambda: len(streams) == 3)
 
         # One wait for the lists to be read again; the resource is told at once.
-        assert len(at.later) == 1
+        assert len(at.clock.timers) == 1
         told = [what for kind, what in at.story if kind == "told"]
         assert told == [(SHARED, "notifications/resources/updated")]
 

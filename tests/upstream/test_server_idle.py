@@ -5,40 +5,48 @@ from dataclasses import replace
 
 import pytest
 
-from anyport.config.schema import ServerConfig
-from anyport.protocol.method import Kind
-from anyport.routing.offers import Listing, Offer
-from anyport.upstream.call import Lost
+from anyport.catalog.offers import Listing, Offer
+from anyport.config.model import ServerConfig
+from anyport.protocol.methods import OfferKind
 from anyport.upstream.connection import Connection
-from anyport.upstream.key import SHARED, LeaseKey
-from anyport.upstream.tender import UNUSED, State
-from tests.upstream.fakes import Script, legacy, modern, offers, until
-from tests.upstream.recorded import CONFIG, MINE, Scene, play
+from anyport.upstream.lease_key import SHARED, LeaseKey
+from anyport.upstream.pending_call import NoAnswer
+from anyport.upstream.pool import OWN_IDLE_SECONDS
+from anyport.upstream.supervisor import NOT_STARTED_YET, NotReady, ServerState
+from tests.upstream.fakes import Message, Script, legacy, modern, offers, until
+from tests.upstream.server_scene import CONFIG, MINE, Scene, play
 
 IDLE_SECONDS = 20.0
 LAZY = replace(CONFIG, start="first-use")
 RESTING = replace(CONFIG, idle_seconds=IDLE_SECONDS)
 ASKABLE = LeaseKey(owner="asked", capabilities=b'{"roots":{}}', interactive=True)
-KNOWN = {Kind.TOOLS: Listing(offers=(Offer("a", b'{"name":"a"}'),))}
+KNOWN = {OfferKind.TOOLS: Listing(offers=(Offer("a", b'{"name":"a"}'),))}
 
 
 def warm(*scripts: Script | str, config: ServerConfig = LAZY) -> Scene:
     """A server of which it is known what it offers."""
     at = Scene(*scripts, config=config)
-    at.server.lists.recall(KNOWN, complete=True)
+    at.server.lists.restore(KNOWN, complete=True)
     return at
 
 
 def look(at: Scene, later: float = 0.0) -> None:
     """Let time pass, and what is due happen."""
-    at.now += later
-    due, at.later[:] = list(at.later), []
+    at.clock.seconds += later
+    due, at.clock.timers[:] = list(at.clock.timers), []
     for _, act in due:
         act()
 
 
-async def given(ask: Callable[[Callable[[Connection | str], None]], None]) -> Connection | str:
-    found: list[Connection | str] = []
+async def quiet(at: Scene) -> None:
+    """Wait until no request is open, not even one of the gateway's own for lists."""
+    await until(lambda: not any(at.server.is_busy(key) for key, _ in at.server.connections()))
+
+
+async def given(
+    ask: Callable[[Callable[[Connection | NotReady], None]], None],
+) -> Connection | NotReady:
+    found: list[Connection | NotReady] = []
     ask(found.append)
     await until(lambda: len(found) == 1)
     return found[0]
@@ -52,9 +60,9 @@ def test_a_server_that_is_started_on_first_use_is_listed_and_does_not_run() -> N
         at.server.prepare(SHARED)
 
         assert at.tools == ["a"]
-        assert (at.server.state, at.server.reason) == (State.IDLE, UNUSED)
-        assert at.server.settled and at.server.asleep
-        assert at.warden.commands == []
+        assert (at.server.state, at.server.reason) == (ServerState.IDLE, NOT_STARTED_YET)
+        assert at.server.lists_settled and at.server.asleep
+        assert at.spawner.commands == []
         return at
 
     play(scene)
@@ -66,13 +74,13 @@ def test_the_first_use_starts_it_and_nobody_waits_for_its_lists() -> None:
         at.server.prepare(SHARED)
 
         at.server.lease(SHARED, lambda _: None)
-        assert at.server.state is State.STARTING
-        assert at.server.settled, "what it listed last is good enough"
+        assert at.server.state is ServerState.STARTING
+        assert at.server.lists_settled, "what it listed last is good enough"
         await at.listed()
 
         assert at.tools == ["a", "b"]
         (changed,) = [about for what, about in at.story if what == "listed"]
-        assert isinstance(changed, frozenset) and Kind.TOOLS in changed
+        assert isinstance(changed, frozenset) and OfferKind.TOOLS in changed
         return at
 
     play(scene)
@@ -84,7 +92,7 @@ def test_a_server_of_which_nothing_is_known_is_started_to_learn_what_it_offers()
 
         at.server.prepare(SHARED)
 
-        assert (at.server.state, at.server.settled) == (State.STARTING, False)
+        assert (at.server.state, at.server.lists_settled) == (ServerState.STARTING, False)
         await at.listed()
         assert at.tools == ["a"]
         return at
@@ -94,15 +102,18 @@ def test_a_server_of_which_nothing_is_known_is_started_to_learn_what_it_offers()
 
 def test_a_server_whose_wider_list_is_not_known_is_started_for_who_may_see_it() -> None:
     async def scene() -> Scene:
-        at = Scene(legacy(tools__list=offers("a")), config=LAZY)
-        at.server.lists.recall(KNOWN, complete=False)
+        script = legacy(tools__list=offers("a"))
+        at = Scene(script, script, config=LAZY)
+        at.server.lists.restore(KNOWN, complete=False)
 
         at.server.prepare(SHARED)
         assert at.server.asleep, "others see what is known"
-        at.server.prepare(ASKABLE)
+        at.server.read_interactive_lists(frozenset({"roots"}), b'{"roots":{}}')
 
         assert not at.server.asleep
+        assert not at.server.lists_settled
         await until(lambda: at.server.lists.complete)
+        assert at.server.lists_settled
         return at
 
     play(scene)
@@ -118,17 +129,18 @@ def test_a_server_that_nobody_has_used_for_a_while_is_stopped_and_still_listed(
         at = Scene(script, config=RESTING)
         at.server.prepare(SHARED)
         await at.listed()
+        await quiet(at)
 
         look(at, IDLE_SECONDS - 1)
-        assert at.server.state is State.READY
+        assert at.server.state is ServerState.READY
         look(at, 1)
 
-        assert (at.server.state, at.count("rested")) == (State.IDLE, 1)
-        words = "nobody has used it for 20 s; it is started on the next use"
+        assert (at.server.state, at.count("rested")) == (ServerState.IDLE, 1)
+        words = "it was idle for 20 s; it is started on the next use"
         assert at.server.reason == words
-        assert (at.tools, at.server.settled) == (["a"], True)
-        await until(lambda: at.warden.servers[0].child.stopped)
-        assert at.later == [], "nobody looks at what does not run"
+        assert (at.tools, at.server.lists_settled) == (["a"], True)
+        await until(lambda: at.spawner.servers[0].child.stopped)
+        assert at.clock.timers == [], "nobody looks at what does not run"
         assert at.count("failed") == at.count("stopped") == 0
         return at
 
@@ -140,16 +152,18 @@ def test_the_next_use_starts_it_again_and_it_is_looked_at_again() -> None:
         at = Scene(modern(tools__list=offers("a")), config=RESTING)
         at.server.prepare(SHARED)
         await at.listed()
+        await quiet(at)
         look(at, IDLE_SECONDS)
         assert at.server.asleep
 
         connection = await given(lambda ready: at.server.lease(MINE, ready))
 
         assert isinstance(connection, Connection)
-        assert (at.server.state, at.count("started")) == (State.READY, 2)
+        assert (at.server.state, at.count("started")) == (ServerState.READY, 2)
         await at.listed(2)
         assert at.server.main is not None
         assert at.server.main.restarts == 0
+        await quiet(at)
         look(at, IDLE_SECONDS)
         assert at.server.asleep
         return at
@@ -165,20 +179,20 @@ def test_a_server_in_use_is_not_stopped() -> None:
         connection = await given(lambda ready: at.server.lease(SHARED, ready))
         assert isinstance(connection, Connection)
         call = connection.call("tools/call", None, lambda _: None)
-        assert not isinstance(call, Lost)
+        assert not isinstance(call, NoAnswer)
 
         look(at, 10 * IDLE_SECONDS)
-        assert (at.server.state, at.server.open_calls) == (State.READY, 1)
+        assert (at.server.state, at.server.open_calls) == (ServerState.READY, 1)
 
         connection.cancel(call, None)
         at.owner.relied.add(SHARED)
         look(at, 10 * IDLE_SECONDS)
-        assert at.server.state is State.READY
+        assert at.server.state is ServerState.READY
 
         at.owner.relied.clear()
-        at.server.await_return(15 * IDLE_SECONDS)
+        at.server.expect_return(15 * IDLE_SECONDS)
         look(at, 10 * IDLE_SECONDS)
-        assert at.server.state is State.READY
+        assert at.server.state is ServerState.READY
 
         look(at, 10 * IDLE_SECONDS)
         assert at.server.asleep
@@ -208,6 +222,7 @@ def test_a_session_s_own_process_rests_with_the_first_and_both_come_back() -> No
         await at.listed()
         await given(lambda ready: at.server.lease(MINE, ready))
         assert len(at.server.connections()) == 2
+        await quiet(at)
 
         at.owner.relied.add(MINE)
         look(at, IDLE_SECONDS)
@@ -218,7 +233,7 @@ def test_a_session_s_own_process_rests_with_the_first_and_both_come_back() -> No
 
         await given(lambda ready: at.server.lease(MINE, ready))
         await until(lambda: len(at.server.connections()) == 2)
-        assert len(at.warden.servers) == 4
+        assert len(at.spawner.servers) == 4
         return at
 
     play(scene)
@@ -230,12 +245,13 @@ def test_a_session_that_ends_takes_a_process_that_rests_with_it() -> None:
         at.server.prepare(SHARED)
         await at.listed()
         await given(lambda ready: at.server.lease(MINE, ready))
+        await quiet(at)
         look(at, IDLE_SECONDS)
 
         at.server.drop("mine")
-        await until(lambda: all(server.child.stopped for server in at.warden.servers))
+        await until(lambda: all(server.child.stopped for server in at.spawner.servers))
 
-        assert list(at.server.tenders) == [SHARED]
+        assert list(at.server.supervisors) == [SHARED]
         assert at.count("stopped") == 0, "it did not run"
         return at
 
@@ -251,7 +267,7 @@ def test_a_server_that_was_never_listed_is_not_stopped() -> None:
         look(at, IDLE_SECONDS)
         look(at, IDLE_SECONDS)
 
-        assert at.server.state is State.READY
+        assert at.server.state is ServerState.READY
         return at
 
     play(scene)
@@ -264,12 +280,12 @@ def test_a_server_on_first_use_that_dies_is_left_alone_until_somebody_needs_it()
         await given(lambda ready: at.server.lease(SHARED, ready))
         await at.listed()
 
-        at.warden.servers[0].die(7)
+        at.spawner.servers[0].die(7)
         await until(lambda: at.server.asleep)
 
-        assert (at.server.state, at.server.last_error) == (State.BROKEN, "exit code 7")
-        assert (len(at.warden.servers), at.count("failed")) == (1, 1)
-        assert at.server.settled
+        assert (at.server.state, at.server.last_error) == (ServerState.BROKEN, "exit code 7")
+        assert (len(at.spawner.servers), at.count("failed")) == (1, 1)
+        assert at.server.lists_settled
         connection = await given(lambda ready: at.server.lease(SHARED, ready))
         assert isinstance(connection, Connection)
         return at
@@ -284,9 +300,58 @@ def test_a_server_on_first_use_that_dies_while_somebody_relies_on_it_is_started_
         await given(lambda ready: at.server.lease(SHARED, ready))
         at.owner.relied.add(SHARED)
 
-        at.warden.servers[0].die(7)
+        at.spawner.servers[0].die(7)
 
         await until(lambda: at.count("started") == 2)
+        return at
+
+    play(scene)
+
+
+def asking(*tools: str) -> Script:
+    """A legacy server that asks its client something before it answers a call."""
+    sound = legacy(tools__list=offers(*tools))
+
+    def script(message: Message) -> list[Message]:
+        if message.get("method") == "tools/call":
+            return [
+                {"id": "q", "method": "elicitation/create", "params": {"message": "?"}},
+                {"id": message["id"], "result": {"content": []}},
+            ]
+        return sound(message)
+
+    return script
+
+
+def test_a_session_s_own_process_of_a_server_that_asks_is_closed_and_comes_back() -> None:
+    mine = LeaseKey(owner="mine", capabilities=b"{}", interactive=True, fallback=SHARED)
+
+    async def scene() -> Scene:
+        at = Scene(asking("a"), sole=False)
+        at.server.prepare(SHARED)
+        await at.listed()
+        line = await given(lambda ready: at.server.lease(mine, ready))
+        assert isinstance(line, Connection)
+        assert at.clock.timers == [], "it has not asked anything yet"
+        answers: list[object] = []
+        line.call("tools/call", None, answers.append)
+        await until(lambda: len(answers) == 1 and at.count("asked") == 1)
+        await quiet(at)
+
+        look(at, OWN_IDLE_SECONDS - 1)
+        assert len(at.server.connections()) == 2
+        look(at, OWN_IDLE_SECONDS)
+        assert [key for key, _ in at.server.connections()] == [SHARED]
+        await until(lambda: at.spawner.servers[1].child.stopped)
+        assert not at.spawner.servers[0].child.stopped
+        assert at.server.state is ServerState.READY
+
+        again = await given(lambda ready: at.server.lease(mine, ready))
+        assert isinstance(again, Connection) and again is not line
+        assert len(at.spawner.servers) == 3
+        await quiet(at)
+        look(at, OWN_IDLE_SECONDS)
+        assert [key for key, _ in at.server.connections()] == [SHARED]
         return at
 
     play(scene)
@@ -298,7 +363,7 @@ def test_a_server_that_is_always_to_run_is_never_looked_at() -> None:
         at.server.prepare(SHARED)
         await at.listed()
 
-        assert at.later == []
+        assert at.clock.timers == []
         assert not at.server.asleep
         return at
 

@@ -6,14 +6,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anyport.config.schema import ServerConfig
-from anyport.protocol.headers import Annotations
-from anyport.upstream.call import Answer, Lost
+from anyport.config.model import ServerConfig
 from anyport.upstream.connection import Connection
-from anyport.upstream.handshake import Introduction, ask
-from anyport.upstream.road import Catalogue, Learned, Surroundings
-from anyport.upstream.tender import State, Tender, Watcher
-from tests.upstream.fakes import MODERN, Ear, FakeWarden, Message, silent, until
+from anyport.upstream.handshake import HandshakeOptions, start_request
+from anyport.upstream.lease_key import SHARED
+from anyport.upstream.pending_call import Answer, NoAnswer
+from anyport.upstream.supervisor import ConnectionSupervisor, ServerState
+from anyport.upstream.transport import ServerQuirks, UpstreamContext
+from tests.upstream.fakes import (
+    MODERN,
+    FakeSpawner,
+    LoopTimerClock,
+    Message,
+    SupervisedServer,
+    silent,
+    until,
+)
 
 REASONS = {200: "OK", 202: "Accepted"}
 
@@ -251,75 +259,55 @@ class Legacy:
 
 
 class Scene:
-    """A tender on the road to a URL, and everything it told."""
+    """A supervisor of a connection to a URL, and everything it reported."""
 
     def __init__(self, url: str, **settings: Any) -> None:
-        self.now = 0.0
-        self.ready: list[Connection] = []
-        self.broken: list[str] = []
-        self.ear = Ear()
-        self.learned = Learned()
-        self.annotated: dict[str, Annotations] = {}
-        self.refreshed = 0
-        self.on_refresh: Callable[[], None] = lambda: None
+        self.quirks = ServerQuirks()
         config = ServerConfig(slug="s", name="s", url=url, **settings)
-        introduction = Introduction(
+        options = HandshakeOptions(
             client_info=b'{"name":"gateway","version":"0"}',
             capabilities=b"{}",
             protocol=config.protocol,
         )
-        surroundings = Surroundings(
-            warden=FakeWarden(silent).warden,
-            environ={},
+        context = UpstreamContext(
+            clock=LoopTimerClock(),
+            spawner=FakeSpawner(silent).spawner,
+            client_info=b"{}",
             redact=lambda text: text.replace("secret", "***"),
-            clock=lambda: self.now,
-            chance=lambda: 0.0,
         )
-        watcher = Watcher(
-            on_ready=self.ready.append,
-            on_broken=self.broken.append,
-            on_stderr=lambda _: None,
-            hearer=lambda _: self.ear.hearer(),
-            catalogue=Catalogue(
-                annotations=lambda tool: self.annotated.get(tool, {}), refresh=self._refresh
-            ),
-        )
-        self.tender = Tender(config, introduction, surroundings, watcher, self.learned)
+        self.owner = SupervisedServer(config, context)
+        self.broken = self.owner.broken
+        self.supervisor = ConnectionSupervisor(self.owner.server, SHARED, options, self.quirks)
         self.loop = asyncio.get_running_loop()
-        self._task = self.loop.create_task(self.tender.run())
+        self._task = self.loop.create_task(self.supervisor.run())
 
     async def __aenter__(self) -> "Scene":
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.tender.stop("enough")
+        await self.supervisor.stop("enough")
         await self._task
 
     async def connected(self) -> Connection:
         """The connection, once it is ready."""
-        await until(lambda: self.tender.state is not State.STARTING)
-        assert self.tender.connection is not None, self.broken
-        return self.tender.connection
+        await until(lambda: self.supervisor.state is not ServerState.STARTING)
+        assert self.supervisor.connection is not None, self.broken
+        return self.supervisor.connection
 
     async def refused(self) -> str:
         """The reason, once it is broken."""
         await until(lambda: bool(self.broken))
         return self.broken[0]
 
-    def _refresh(self, then: Callable[[], None]) -> None:
-        self.refreshed += 1
-        self.on_refresh()
-        asyncio.get_running_loop().call_soon(then)
-
 
 async def call(connection: Connection, name: str = "echo", **arguments: Any) -> Answer:
     """Call a tool."""
     params = json.dumps({"name": name, "arguments": arguments}).encode()
-    return await ask(connection, "tools/call", params)
+    return await start_request(connection, "tools/call", params)
 
 
-async def lost(connection: Connection, name: str = "echo", **arguments: Any) -> Lost:
+async def lost(connection: Connection, name: str = "echo", **arguments: Any) -> NoAnswer:
     """Call a tool that will not answer."""
     answer = await call(connection, name, **arguments)
-    assert isinstance(answer, Lost), answer
+    assert isinstance(answer, NoAnswer), answer
     return answer

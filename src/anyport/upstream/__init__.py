@@ -1,1 +1,1 @@
-"""Connections out: the servers behind the gateway, and the processes of those that need one."""
+"""Connections to MCP servers: pool, supervision, lists and subscriptions."""

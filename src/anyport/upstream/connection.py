@@ -1,102 +1,211 @@
-"""One open channel to a server, whichever bytes carry it: our ids, our tokens, one ledger.
+"""A JSON-RPC connection to a server, over any transport.
 
-Every request gets an id of our own that is never used again, so that no answer can reach the
-wrong caller. Knows JSON-RPC and the few words both eras share; what an era adds is in `back`.
+Every request gets an id that this connection never uses again, so that no answer can reach the
+wrong caller. What differs between the eras is left to the server adapters of `protocol`.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
+import msgspec
 from msgspec import Raw
 
+from anyport.clock import Clock
 from anyport.protocol import meta
 from anyport.protocol.errors import Situation
-from anyport.protocol.progress import PROGRESS
-from anyport.protocol.reading import CALL
-from anyport.protocol.room import LARGE_BYTES, Room
-from anyport.protocol.shape import read_result
-from anyport.upstream.call import NO_FIELDS, OWN, Answer, Call, Concern, Form, Lost, unkept
-from anyport.upstream.channel import Channel
-from anyport.upstream.hearer import Hearer
-from anyport.upstream.own import Record
-from anyport.upstream.parting import BROKEN, Parting
+from anyport.protocol.memory_budget import LARGE_BYTES, MemoryBudget
+from anyport.protocol.meta import PROGRESS
+from anyport.protocol.request import TOOLS_CALL
+from anyport.protocol.result import clean_frame, read_result
+from anyport.upstream.call_queue import CallSlots
 from anyport.upstream.peer import Peer
-from anyport.upstream.progress import read_report
-from anyport.upstream.queue import Places
-from anyport.upstream.sign import Again, Sign
-from anyport.wire import codec, members
-from anyport.wire.frame import BadFrame, Failure, Frame, Notification, Request, Result
-from anyport.wire.framing import Overlong
+from anyport.upstream.pending_call import (
+    BROKEN,
+    GATEWAY_ITSELF,
+    NO_FIELDS,
+    Answer,
+    CallOutcome,
+    CallSubject,
+    CallTemplate,
+    ConnectionEnd,
+    NoAnswer,
+    PendingCall,
+    Retryable,
+    answer_over_budget,
+)
+from anyport.wire import jsonrpc, raw_json
+from anyport.wire.jsonrpc import BadFrame, Failure, Frame, Notification, Request, Result
+from anyport.wire.lines import Overlong
 
-GIVEN_UP_MAX: Final = 256
-"""Calls that were cancelled, and may be answered all the same; the last ones."""
-UNASKED: Final = "nobody had asked for it"
+Noise = bytes | Result | Failure | Notification
+"""The first bytes of a message that is not JSON-RPC, or a message that answers no open call."""
+
+OwnRequest = tuple[str, bytes | None]
+"""Method and params of a request that the gateway makes for itself."""
+
+
+class ServerChannel(Protocol):
+    """Carries frames to a server: a pipe, or HTTP requests."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the server has stopped reading what is sent."""
+
+    @property
+    def listening_since(self) -> float:
+        """Since when the server can send what belongs to no call; infinite if it cannot."""
+
+    @property
+    def streamless(self) -> bool:
+        """Whether the server is known to have no stream for what belongs to no call."""
+
+    def send(self, frame: bytes, call: PendingCall | None) -> None:
+        """Queue one frame: a request, or with `call=None` a notification or an answer."""
+
+    def cancel(self, call: PendingCall) -> bool:
+        """Abandon a call as the transport does it; False if the server must be notified."""
+
+
+class ConnectionListener(Protocol):
+    """Receives what a server sends unasked, and what happens to its connection."""
+
+    def on_request(self, connection: "Connection", request: Request) -> None:
+        """The server sent a request; `connection.answer` answers it."""
+
+    def on_notification(self, connection: "Connection", notification: Notification) -> None: ...
+
+    def on_noise(self, noise: Noise, reason: str) -> None:
+        """The server sent something that cannot be used."""
+
+    def on_own_request(self, request: OwnRequest, answer: Answer, seconds: float) -> None:
+        """The gateway made a request for itself, and this is how it ended."""
+
+    def on_unreachable(self, reason: str) -> None:
+        """No network connection to the server could be opened."""
+
+    def on_connection_end(self, connection: "Connection") -> None:
+        """The connection is closed; its calls have been answered."""
+
+
+# Fast path for progress notifications in the form in which nearly all servers write them.
+
+
+class _ProgressParams(
+    msgspec.Struct, gc=False, rename={"token": "progressToken"}, forbid_unknown_fields=True
+):
+    """Exactly the members that MCP defines, so that nothing else can be overlooked."""
+
+    token: int
+    """The gateway's tokens are numbers."""
+    progress: Raw = Raw()
+    total: Raw = Raw()
+    message: Raw = Raw()
+
+
+_read_params: Final = msgspec.json.Decoder(_ProgressParams).decode
+_FRAME_START: Final = b'{"jsonrpc":"2.0","method":"notifications/progress","params":'
+_FRAME_START_BYTES: Final = len(_FRAME_START)
+
+
+def read_progress(raw: bytes) -> tuple[int, bytes] | None:
+    """Token and params of a progress notification in the common form; None for any other
+    message."""
+    if not (
+        raw.startswith(_FRAME_START)
+        and raw.endswith(b"}}")
+        and jsonrpc.is_clearly_within_limits(raw)
+    ):
+        return None
+    params = raw[_FRAME_START_BYTES:-1]
+    try:
+        return _read_params(params).token, params
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+CANCELLED_CALLS_MAX: Final = 256
+"""Cancelled calls whose late answers are dropped without being reported; the latest ones."""
+UNSOLICITED: Final = "nobody had asked for it"
 NOISE_BYTES_MAX: Final = 80
-"""What is shown of a line that is no frame."""
+"""How much is kept of a message that is not JSON-RPC."""
+_SUBSCRIPTION_ID: Final = meta.SUBSCRIPTION_ID.encode()
+_EMPTY_OBJECT: Final = Raw(b"{}")
 
 
 class Connection:
-    """One conversation with one server."""
+    """One connection to one server: open calls, progress, and the answers to both sides."""
 
     def __init__(
         self,
-        channel: Channel,
-        hearer: Hearer,
-        bounds: codec.Bounds,
-        calls: type[Call] = Call,
+        channel: ServerChannel,
+        listener: ConnectionListener,
+        bounds: jsonrpc.Bounds,
+        clock: Clock,
+        call_type: type[PendingCall] = PendingCall,
         numbers_used: int = 0,
-        record: Record = Record(),  # noqa: B008 - frozen
     ) -> None:
-        self.clock = record.clock
-        self.noted = record.noted
+        self.clock = clock
         self.peer: Peer | None = None
         """None until the handshake is done."""
         self.noise_count = 0
-        """Lines that were no frames."""
+        """Messages that were not JSON-RPC."""
         self.first_noise = b""
-        """How the first of them began: a program that is no MCP server shows itself by it."""
-        self._given_up: deque[int] = deque(maxlen=GIVEN_UP_MAX)
-        self.stray_count = 0
-        """Answers nobody had asked for."""
-        self.lost: Lost | None = None
-        self.level: str | None = None
-        """How talkative the server was told to be; see `level`."""
-        self.over: str | None = None
-        """Why nothing new should be asked on it; what is under way may still be answered."""
+        """The beginning of the first of them: it shows what a program that is not an MCP server
+        is."""
+        self._cancelled: deque[int] = deque(maxlen=CANCELLED_CALLS_MAX)
+        self.unsolicited_count = 0
+        """Answers to no open call."""
+        self.closed_with: NoAnswer | None = None
+        self.log_level: str | None = None
+        """The `logging/setLevel` that was sent last."""
+        self.draining_reason: str | None = None
+        """Why nothing new may be sent; open calls may still be answered."""
         self._channel = channel
-        self._hearer = hearer
+        self._listener = listener
         self._bounds = bounds
-        self._calls = calls
-        """What the channel keeps of a call; some need more than others."""
+        self._call_type = call_type
+        """Channels may need to keep more about a call."""
         self.last_number = numbers_used
         self.own_requests = 0
-        """Of all there were, those that no client had a part in."""
-        self.places: Places[Call] = Places()
-        """Its own, unless somebody shares them out among several."""
-        self.room = Room()
+        """Requests that the gateway made for itself."""
+        self.call_slots = CallSlots()
+        """Shared with other connections to the same server where it is one process or URL."""
+        self.memory_budget = MemoryBudget()
         """For large answers."""
-        self._open: dict[int, Call] = {}
-        self._waiting: dict[int, Call] = {}
-        self._heard: dict[int, Call] = {}
-        """Calls that were answered, and of whose progress somebody still wants to hear."""
-        self.about: Call | None = None
-        """With which the server says what it says now, where the channel knows that."""
+        self._open: dict[int, PendingCall] = {}
+        self._waiting: dict[int, PendingCall] = {}
+        self._progress_after_answer: dict[int, PendingCall] = {}
+        """Answered calls whose progress is still wanted, by token: calls that became tasks."""
+        self.related_call: PendingCall | None = None
+        """The call that the message being handled belongs to, if the channel or the message says
+        so."""
+
+    @property
+    def listening_since(self) -> float:
+        """Since when the server can send what belongs to no call; infinite if it cannot."""
+        return self._channel.listening_since
+
+    @property
+    def streamless(self) -> bool:
+        """Whether the server is known to have no stream for what belongs to no call."""
+        return self._channel.streamless
 
     @property
     def usable(self) -> bool:
-        """Whether something new may be asked on it."""
-        return self.lost is None and self.over is None and self.peer is not None
+        """Whether new requests may be sent."""
+        return self.closed_with is None and self.draining_reason is None and self.peer is not None
 
     @property
     def open_calls(self) -> int:
-        """How many calls have no answer yet, waiting ones included."""
+        """Calls without an answer, queued ones included."""
         return len(self._open) + len(self._waiting)
 
     @property
     def waiting_calls(self) -> int:
-        """How many of them wait for a place."""
+        """Calls that are queued for a slot."""
         return len(self._waiting)
 
     def call(
@@ -105,295 +214,404 @@ class Connection:
         params: bytes | None,
         on_done: Callable[[Answer], None],
         on_progress: Callable[[Sequence[bytes]], None] | None = None,
-        concern: Concern = OWN,
-    ) -> Call | Lost:
-        """Send a request. With `on_progress`, its params are stamped with a token of ours."""
-        name, fields, who = concern.name, concern.fields, concern.who
-        refusal = self._refusal(who)
+        subject: CallSubject = GATEWAY_ITSELF,
+    ) -> PendingCall | NoAnswer:
+        """Send a request, or queue it. With `on_progress`, it gets a progress token."""
+        name, fields, client = subject.name, subject.fields, subject.client
+        refusal = self._refusal(client)
         if refusal is not None:
             return refusal
         if on_progress is not None:
-            params = self.stamped(params or b"{}")
+            params = self.add_progress_token(params or b"{}")
         self.last_number = number = self.last_number + 1
-        call = self._calls(method, on_done, on_progress, number, name, fields, None, who)
-        self._start(call, codec.request(b"%d" % number, method, params))
+        call = self._call_type(method, on_done, on_progress, number, name, fields, None, client)
+        self._start(call, jsonrpc.encode_request(b"%d" % number, method, params))
         return call
 
-    def stamped(self, params: bytes) -> bytes:
+    def add_progress_token(self, params: bytes) -> bytes:
         """Params with the progress token that the next call will have."""
-        return meta.restamp(params, {meta.PROGRESS_TOKEN: b"%d" % (self.last_number + 1)})
+        return meta.edit_meta(params, {meta.PROGRESS_TOKEN: b"%d" % (self.last_number + 1)})
 
-    def repeat(
+    def call_from_template(
         self,
-        form: Form,
+        template: CallTemplate,
         arguments: Raw,
         on_done: Callable[[Answer], None],
         on_progress: Callable[[Sequence[bytes]], None],
-        who: object,
-    ) -> Call | Lost:
-        """Call a tool in a form that is known."""
-        places = self.places
-        if self.lost is not None or places.taken >= places.calls_max or self._channel.full:
-            refusal = self._refusal(who)
+        client: object,
+    ) -> PendingCall | NoAnswer:
+        """Send a `tools/call` that was prepared as a template."""
+        slots = self.call_slots
+        if self.closed_with is not None or slots.used >= slots.calls_max or self._channel.full:
+            refusal = self._refusal(client)
             if refusal is not None:
                 return refusal
         self.last_number = number = self.last_number + 1
-        if form.reports:
-            call = self._calls(CALL, on_done, on_progress, number, form.name, NO_FIELDS, form, who)
-            self._start(call, form.frame % (number, arguments, number))
+        if template.wants_progress:
+            call = self._call_type(
+                TOOLS_CALL, on_done, on_progress, number, template.name, NO_FIELDS, template, client
+            )
+            self._start(call, template.frame % (number, arguments, number))
         else:
-            call = self._calls(CALL, on_done, None, number, form.name, NO_FIELDS, form, who)
-            self._start(call, form.frame % (number, arguments))
+            call = self._call_type(
+                TOOLS_CALL, on_done, None, number, template.name, NO_FIELDS, template, client
+            )
+            self._start(call, template.frame % (number, arguments))
         return call
 
-    def _refusal(self, who: object) -> Lost | None:
-        """Why nothing can be asked now. Whoever has most waiting may have to make room."""
-        if self.lost is not None:
-            return self.lost
+    def _refusal(self, client: object) -> NoAnswer | None:
+        """Why nothing can be sent now; None if the call may be sent or queued.
+
+        A full queue may displace a call of the client that has queued the most.
+        """
+        if self.closed_with is not None:
+            return self.closed_with
         if self._channel.full:
             return self._busy()
-        if who is not None and self.places.full:
-            displaced = self.places.waiting.displace(who)
-            if displaced is None or displaced.home is None:
+        if client is not None and self.call_slots.full:
+            displaced = self.call_slots.queue.displace(client)
+            if displaced is None or displaced.connection is None:
                 return self._busy()
-            displaced.home.turn_away(displaced, self._busy())
+            displaced.connection.reject(displaced, self._busy())
         return None
 
-    def _busy(self) -> Lost:
-        return Lost(self.places.words, Situation.BUSY)
+    def _busy(self) -> NoAnswer:
+        return NoAnswer(self.call_slots.summary, Situation.BUSY)
 
-    def _start(self, call: Call, frame: bytes) -> None:
-        places = self.places
-        if call.who is not None:
-            if places.taken >= places.calls_max:
-                call.frame, call.home, call.queued = frame, self, self.clock()
+    def _start(self, call: PendingCall, frame: bytes) -> None:
+        slots = self.call_slots
+        if call.client is not None:
+            if slots.used >= slots.calls_max:
+                call.frame, call.connection, call.queued_at = frame, self, self.clock.monotonic()
                 self._waiting[call.number] = call
-                places.waiting.add(call.who, call)
+                slots.queue.add(call.client, call)
                 return
-            places.taken += 1
+            slots.used += 1
         self._open[call.number] = call
         self._channel.send(frame, call)
 
-    def look(self, call: Call, now: float) -> bool:
-        """Give up on a call that has waited for a place for too long; whether it has."""
-        seconds = self.places.queue_seconds
-        late = call.number in self._waiting and now - call.queued >= seconds
-        if late:
-            self.places.waiting.drop(call.who, call)
-            self.turn_away(call, Lost.unplaced(seconds))
-        return late
+    def expire_queued(self, call: PendingCall, now: float) -> bool:
+        """End a call that was queued for too long; returns whether it was."""
+        seconds = self.call_slots.queue_seconds
+        expired = call.number in self._waiting and now - call.queued_at >= seconds
+        if expired:
+            self.call_slots.queue.drop(call.client, call)
+            self.reject(call, NoAnswer.queue_timeout(seconds))
+        return expired
 
     def claim_number(self) -> int:
         """An id that no other request of this connection has or will have."""
         self.last_number += 1
         return self.last_number
 
-    def waits_for(self, call: Call) -> bool:
+    def renumber(self, call: PendingCall, frame: bytes) -> bytes:
+        """Give a call that was sent a new id, to send it again: the server may have seen the first
+        one.
+
+        An answer to the old id is dropped.
+        """
+        del self._open[call.number]
+        self._cancelled.append(call.number)
+        call.number = self.claim_number()
+        self.own_requests += 1  # It is not another request of a client.
+        self._open[call.number] = call
+        return raw_json.edit(frame, {"id": b"%d" % call.number})
+
+    def waits_for(self, call: PendingCall) -> bool:
         """Whether a call that was sent has no answer yet."""
         return call.number in self._open
 
-    def settle(self, call: Call, answer: Answer) -> None:
-        """End a call for which the channel found the answer, or found that there is none."""
+    def find_call(self, id: Raw | None) -> PendingCall | None:
+        """The open call with this id."""
+        return None if id is None else self._open.get(jsonrpc.parse_own_id(bytes(id)))
+
+    def settle(self, call: PendingCall, answer: Answer) -> None:
+        """End a call with an answer that the channel has found."""
         if self._open.pop(call.number, None) is not None:
-            self._leave(call)
+            self._release_slot(call)
             call.on_done(answer)
 
-    def cancel(self, call: Call, reason: bytes | None) -> None:
-        """Tell the server that an answer is no longer wanted. A late one is dropped."""
+    def withdraw(self, call: PendingCall, answer: Answer) -> None:
+        """End a call that the server has cancelled."""
+        self._channel.cancel(call)
+        self.settle(call, answer)
+
+    def cancel(self, call: PendingCall, reason: bytes | None) -> None:
+        """Cancel a call: tell the server, and drop a late answer."""
         if self._waiting.pop(call.number, None) is not None:
-            self.places.waiting.drop(call.who, call)
+            self.call_slots.queue.drop(call.client, call)
             return
         if self._open.pop(call.number, None) is None:
             return
-        self._given_up.append(call.number)
+        self._cancelled.append(call.number)
         if not self._channel.cancel(call):
             params = [("requestId", b"%d" % call.number)]
             if reason is not None:
                 params.append(("reason", reason))
-            self.notify("notifications/cancelled", members.join(params))
-        self._leave(call)
+            self.notify("notifications/cancelled", raw_json.encode_object(params))
+        self._release_slot(call)
 
-    def hear(self, call: Call) -> Callable[[], object]:
-        """Take progress of a call that was answered; what is returned ends that."""
-        self._heard[call.number] = call
-        return lambda: self._heard.pop(call.number, None)
+    def listen_for_progress(self, call: PendingCall) -> Callable[[], object]:
+        """Take progress of a call that was answered; returns a function that stops it."""
+        self._progress_after_answer[call.number] = call
+        return lambda: self._progress_after_answer.pop(call.number, None)
 
     def notify(self, method: str, params: bytes | None) -> None:
-        """Send a notification."""
-        self._channel.send(codec.notification(method, params), None)
+        self._channel.send(jsonrpc.encode_notification(method, params), None)
 
     def answer(self, id: bytes, frame: Result | Failure) -> None:
-        """Answer a request of the server's."""
+        """Answer a request of the server."""
         if isinstance(frame, Result):
-            self._channel.send(codec.result(id, frame.result), None)
+            self._channel.send(jsonrpc.encode_result(id, frame.result), None)
         else:
-            self._channel.send(codec.failure(id, frame.error), None)
+            self._channel.send(jsonrpc.encode_failure(id, frame.error), None)
 
-    def settles(self, raw: bytes, of: Call | None = None) -> bool:
-        """Take a message if it is a result of an open call, written as most are.
+    def receive_result(self, raw: bytes, expected_call: PendingCall | None = None) -> bool:
+        """Fast path: take a message that is a result in the common form; False if it is not.
 
-        Where the channel knows of which call it came, it must be that one's.
+        If the channel knows which call it belongs to, it must have that call's id.
         """
-        result = read_result(raw, self._bounds)
+        try:
+            result = read_result(raw, self._bounds)
+        except raw_json.AmbiguousObject as error:
+            self._on_too_many_members(jsonrpc.id_at_edge(raw), raw, error)
+            return True
         if result is None:
             return False
         number = int(result.id)
-        if of is not None and of.number != number:
+        if expected_call is not None and expected_call.number != number:
             return False
         call = self._open.pop(number, None)
         if call is None:
             return False
-        if call.who is not None:
-            places = self.places
-            places.taken -= 1
-            if places.waiting:
-                places.admit()
-        crowded = len(raw) > LARGE_BYTES and call.who is not None and self.room.lacks(len(raw))
-        call.on_done(unkept(len(raw)) if crowded else result)
+        if call.client is not None:
+            slots = self.call_slots
+            slots.used -= 1
+            if slots.queue:
+                slots.admit()
+        over_budget = (
+            len(raw) > LARGE_BYTES
+            and call.client is not None
+            and self.memory_budget.would_exceed(len(raw))
+        )
+        call.on_done(answer_over_budget(len(raw)) if over_budget else result)
         return True
 
-    def reports(self, messages: Sequence[bytes | Overlong], of: Call) -> list[bytes]:
-        """The params of the first messages, as long as they are progress of this call and written
-        as most are: what is told at once can go on its way at once."""
+    def leading_progress(
+        self, messages: Sequence[bytes | Overlong], call: PendingCall
+    ) -> list[bytes]:
+        """Params of the first messages, as long as they are progress of this call in the common
+        form: they are delivered together."""
         reports: list[bytes] = []
-        number = of.number if of.number in self._open else None
+        number = call.number if call.number in self._open else None
         for raw in messages:
-            report = None if isinstance(raw, Overlong) else read_report(raw)
+            report = None if isinstance(raw, Overlong) else read_progress(raw)
             if report is None or report[0] != number:
                 break
             reports.append(report[1])
         return reports
 
-    def receive(self, raw: bytes | Overlong, of: Call | None = None) -> None:
-        """Take one message from the server, and with which call it came, if the channel knows.
+    def receive(self, raw: bytes | Overlong, related_call: PendingCall | None = None) -> None:
+        """Take one message from the server.
 
-        Then an error that names no call of ours is its: servers could not read that request.
+        `related_call` is the call on whose HTTP response it came. An error without an id of ours
+        then belongs to that call: the server could not read the request.
         """
         if isinstance(raw, Overlong):
-            words = f"answered with {raw.size} bytes; the limit is {self._bounds.bytes_max}"
+            reason = f"answered with {raw.size} bytes; the limit is {self._bounds.bytes_max}"
             limit = raw.size > self._bounds.bytes_max
-            # That one answer is too large says nothing of the next.
-            why = Lost(words, Situation.MISBEHAVED, Sign.GOOD) if limit else unkept(raw.size)
-            self._spoiled(codec.id_at_edge(raw.edges), raw.edges, why)
+            # One answer that is too large says nothing about the server's health.
+            failure = (
+                NoAnswer(reason, Situation.MISBEHAVED, CallOutcome.GOOD)
+                if limit
+                else answer_over_budget(raw.size)
+            )
+            self._on_bad_message(jsonrpc.id_at_edge(raw.edges), raw.edges, failure)
             return
-        if self.settles(raw):
+        if self.receive_result(raw):
             return
-        report = read_report(raw)
-        if report is not None:
-            self._reported(*report)
+        progress = read_progress(raw)
+        if progress is not None:
+            self._deliver_progress(*progress)
             return
-        frame = codec.decode(raw, self._bounds)
+        frame = jsonrpc.decode(raw, self._bounds)
         if isinstance(frame, BadFrame):
-            words = f"answered with something that is not JSON-RPC: {frame.message}"
-            why = Lost(words, Situation.MISBEHAVED, Sign.BAD, Again.IF_SAFE)
-            self._spoiled(frame.id or codec.id_at_edge(raw), raw, why)
+            reason = f"answered with something that is not JSON-RPC: {frame.message}"
+            failure = NoAnswer(reason, Situation.MISBEHAVED, CallOutcome.BAD, Retryable.IF_SAFE)
+            self._on_bad_message(frame.id or jsonrpc.id_at_edge(raw), raw, failure)
             return
-        self.about = of
         try:
-            self._take(frame, of)
-        except members.Ambiguous:
+            frame = clean_frame(frame)
+        except raw_json.AmbiguousObject as error:
+            id = frame.id if isinstance(frame, Result | Failure) else None
+            self._on_too_many_members(id, raw, error)
+            return
+        self.related_call = related_call
+        try:
+            self._dispatch(frame, related_call)
+        except raw_json.AmbiguousObject:
             self.noise_count += 1
-        self.about = None
+        self.related_call = None
 
-    def _take(self, frame: Frame, of: Call | None) -> None:
+    def _dispatch(self, frame: Frame, related_call: PendingCall | None) -> None:
         match frame:
             case Result():
-                self._answered(frame)
+                self._on_answer(frame)
             case Failure(id=id):
-                if of is not None and codec.own_number(id) not in self._open:
-                    self.settle(of, frame)
+                if related_call is not None and jsonrpc.parse_own_id(id) not in self._open:
+                    self.settle(related_call, frame)
                 else:
-                    self._answered(frame)
+                    self._on_answer(frame)
             case Notification(method=method, params=params) if method == PROGRESS:
-                self._progressed(params)
-            case Notification():
-                self._hearer.on_notification(frame)
+                self._on_progress(params)
+            case Notification(params=params):
+                if related_call is None:
+                    self.related_call = self._find_subscription(params)
+                self._listener.on_notification(self, frame)
             case Request():
-                self._hearer.on_request(frame)
+                self._listener.on_request(self, frame)
 
-    def unreached(self, words: str) -> None:
-        """The channel could not bring something to the server."""
-        self._hearer.on_unreached(words)
+    def on_unreachable(self, reason: str) -> None:
+        """The channel could not reach the server."""
+        self._listener.on_unreachable(reason)
 
-    def end(self, reason: str, how: Parting = BROKEN) -> None:
-        """The channel is gone: every open call gets to know, at once."""
-        if self.lost is not None:
+    def record_own_request(self, request: OwnRequest, answer: Answer, seconds: float) -> None:
+        """Report a request that the gateway made for itself."""
+        self._listener.on_own_request(request, answer, seconds)
+
+    def end(self, reason: str, end: ConnectionEnd = BROKEN) -> None:
+        """The channel is closed: end every open and queued call."""
+        if self.closed_with is not None:
             return
-        self.lost = how.unsent(reason)
-        opened, waiting = self._open.values(), self._waiting.values()
+        self.closed_with = end.result_for_unsent(reason)
+        open_calls, waiting_calls = self._open.values(), self._waiting.values()
         self._open, self._waiting = {}, {}
-        for call in waiting:
-            self.places.waiting.drop(call.who, call)
-        for call in opened:
-            self._leave(call)
-        cut = how.sent(reason)
-        for call in opened:
-            call.on_done(self.lost if call.number in how.unwritten else cut)
-        for call in waiting:
-            call.on_done(self.lost)
-        self._hearer.on_end()
+        for call in waiting_calls:
+            self.call_slots.queue.drop(call.client, call)
+        for call in open_calls:
+            self._release_slot(call)
+        sent_result = end.result_for_sent(reason)
+        for call in open_calls:
+            call.on_done(self.closed_with if call.number in end.unsent_calls else sent_result)
+        for call in waiting_calls:
+            call.on_done(self.closed_with)
+        self._listener.on_connection_end(self)
 
-    def _answered(self, frame: Result | Failure) -> None:
-        number = codec.own_number(frame.id)
+    def _on_answer(self, frame: Result | Failure) -> None:
+        number = jsonrpc.parse_own_id(frame.id)
         call = self._open.pop(number, None)
         if call is None:
-            self._stray(frame, number)
+            self._on_unsolicited(frame, number)
             return
-        self._leave(call)
+        self._release_slot(call)
         size = 0 if isinstance(frame, Failure) else len(frame.result)
-        crowded = call.who is not None and self.room.lacks(size)
-        call.on_done(unkept(size) if crowded else frame)
+        over_budget = call.client is not None and self.memory_budget.would_exceed(size)
+        call.on_done(answer_over_budget(size) if over_budget else frame)
 
-    def _stray(self, said: Result | Failure | Notification, number: int) -> None:
-        self.stray_count += 1
-        if number not in self._given_up:
-            self._hearer.on_noise(said, UNASKED)
+    def _find_subscription(self, params: bytes | None) -> PendingCall | None:
+        """The subscription that a notification names in its `_meta`."""
+        if params is None or _SUBSCRIPTION_ID not in params:
+            return None
+        try:
+            request_meta = raw_json.members(params).get("_meta", _EMPTY_OBJECT)
+            return self.find_call(raw_json.members(request_meta).get(meta.SUBSCRIPTION_ID))
+        except msgspec.DecodeError:
+            return None
 
-    def _progressed(self, params: bytes | None) -> None:
+    def _on_unsolicited(self, message: Result | Failure | Notification, number: int) -> None:
+        self.unsolicited_count += 1
+        if number not in self._cancelled:
+            self._listener.on_noise(message, UNSOLICITED)
+
+    def _on_progress(self, params: bytes | None) -> None:
         if params is None or params[:1] != b"{":
-            self._stray(Notification(PROGRESS, params), -1)
+            self._on_unsolicited(Notification(PROGRESS, params), -1)
             return
-        token = members.members(params).get(meta.PROGRESS_TOKEN)
-        self._reported(codec.own_number(None if token is None else bytes(token)), params)
+        token = raw_json.members(params).get(meta.PROGRESS_TOKEN)
+        self._deliver_progress(
+            jsonrpc.parse_own_id(None if token is None else bytes(token)), params
+        )
 
-    def _reported(self, token: int, params: bytes) -> None:
-        call = self._open.get(token) or self._heard.get(token)
+    def _deliver_progress(self, token: int, params: bytes) -> None:
+        call = self._open.get(token) or self._progress_after_answer.get(token)
         if call is None or call.on_progress is None:
-            self._stray(Notification(PROGRESS, params), token)
+            self._on_unsolicited(Notification(PROGRESS, params), token)
             return
         call.on_progress((params,))
 
-    def _spoiled(self, id: bytes | None, raw: bytes, why: Lost) -> None:
-        """A line that is no frame: noise, unless it was meant as someone's answer."""
-        call = self._open.pop(codec.own_number(id), None)
+    def _on_bad_message(self, id: bytes | None, raw: bytes, failure: NoAnswer) -> None:
+        """A message that is not JSON-RPC: it fails the call whose id it seems to have, else it is
+        noise."""
+        call = self._open.pop(jsonrpc.parse_own_id(id), None)
         if call is None:
             self.noise_count += 1
             self.first_noise = self.first_noise or raw[:NOISE_BYTES_MAX]
-            self._hearer.on_noise(raw[:NOISE_BYTES_MAX], why.reason)
+            self._listener.on_noise(raw[:NOISE_BYTES_MAX], failure.reason)
             return
-        self._leave(call)
-        call.on_done(why)
+        self._release_slot(call)
+        call.on_done(failure)
 
-    def _leave(self, call: Call) -> None:
-        """A call that was open is over: its place is free."""
-        if call.who is not None:
-            self.places.taken -= 1
-            self.places.admit()
+    def _on_too_many_members(
+        self, id: bytes | None, raw: bytes, error: raw_json.AmbiguousObject
+    ) -> None:
+        reason = f"answered with {error}"
+        failure = NoAnswer(reason, Situation.MISBEHAVED, CallOutcome.BAD, Retryable.IF_SAFE)
+        self._on_bad_message(id, raw, failure)
 
-    def go(self, call: Call) -> None:
-        """A call has got the place that it waited for."""
+    def _release_slot(self, call: PendingCall) -> None:
+        if call.client is not None:
+            self.call_slots.used -= 1
+            self.call_slots.admit()
+
+    def on_slot(self, call: PendingCall) -> None:
+        """A queued call has got a slot: send it."""
         self._waiting.pop(call.number, None)
         self._open[call.number] = call
-        frame, call.frame, call.admitted = call.frame, None, self.clock()
+        frame, call.frame, call.admitted_at = call.frame, None, self.clock.monotonic()
         if frame is not None:
             self._channel.send(frame, call)
 
-    def turn_away(self, call: Call, why: Lost) -> None:
-        """A call waits no longer, and has not been sent."""
+    def reject(self, call: PendingCall, reason: NoAnswer) -> None:
+        """End a queued call that will not be sent."""
         self._waiting.pop(call.number, None)
-        call.on_done(why)
+        call.on_done(reason)
 
 
-def bounds_for(bytes_max: int) -> codec.Bounds:
-    """The limits for one server's messages."""
-    return replace(codec.OUTBOUND, bytes_max=bytes_max)
+def bounds_for(bytes_max: int) -> jsonrpc.Bounds:
+    """Message limits of one server."""
+    return replace(jsonrpc.OUTBOUND, bytes_max=bytes_max)
+
+
+# Requests of the gateway itself, as something to await.
+
+
+def answer_future(
+    connection: Connection, method: str, params: bytes | None
+) -> tuple["asyncio.Future[Answer]", Callable[[Answer], None]]:
+    """A future, and the callback that resolves it and records the request."""
+    future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    started = connection.clock.monotonic()
+
+    def settle(answer: Answer) -> None:
+        if not future.done():
+            connection.record_own_request(
+                (method, params), answer, connection.clock.monotonic() - started
+            )
+            future.set_result(answer)
+
+    return future, settle
+
+
+async def call_and_wait(
+    connection: Connection, method: str, params: bytes, name: str | None = None
+) -> Answer:
+    """Send a request and wait for its answer; it is cancelled with the task."""
+    future, settle = answer_future(connection, method, params)
+    call = connection.call(method, params, settle, None, CallSubject(name))
+    if isinstance(call, NoAnswer):
+        return call
+    try:
+        return await future
+    except asyncio.CancelledError:
+        connection.cancel(call, None)
+        raise

@@ -1,40 +1,39 @@
-"""Finding out which era a stdio server speaks, and opening a conversation in it.
+"""Handshakes with stdio servers: which era a server speaks, and opening a session in it.
 
-The probe is `server/discover`, which some legacy servers die of: then a fresh process gets
-`initialize` and nothing else. A server that is merely slow is not mistaken for a dead one: it
-gets `initialize` too, and the first usable answer to either decides.
+The probe is `server/discover`. Some legacy servers crash on it: a fresh process then gets
+`initialize` alone. A server that is merely slow gets `initialize` too, and the first usable answer
+to either decides.
 """
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
 
 from anyport.protocol import meta
-from anyport.protocol.back import back_for, server_capabilities
-from anyport.protocol.errors import UNSUPPORTED_REVISION, error_code
-from anyport.protocol.extension import TASKS, declared_extensions
-from anyport.protocol.revision import (
-    NEWEST_LEGACY,
-    NEWEST_MODERN,
-    Era,
-    Revision,
-    find_revision,
+from anyport.protocol.adapters.server import server_adapter_for, server_capabilities
+from anyport.protocol.capabilities import client_capabilities
+from anyport.protocol.errors import (
+    HEADER_MISMATCH,
+    MISSING_CAPABILITY,
+    UNSUPPORTED_REVISION,
+    Timeout,
+    error_code,
 )
-from anyport.protocol.task import offers_tasks
-from anyport.protocol.timeouts import Timeout
-from anyport.upstream.asking import awaited
-from anyport.upstream.call import Answer, Lost
-from anyport.upstream.connection import Connection
+from anyport.protocol.extensions import TASKS, declared_extensions
+from anyport.protocol.revisions import NEWEST_LEGACY, NEWEST_MODERN, Era, Revision, find_revision
+from anyport.protocol.tasks import supports_tasks
+from anyport.upstream.connection import Connection, answer_future
 from anyport.upstream.peer import Peer
-from anyport.wire import members
-from anyport.wire.frame import Failure, Result
+from anyport.upstream.pending_call import Answer, NoAnswer
+from anyport.wire import raw_json
+from anyport.wire.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Failure, Result
 
 PROBE_SECONDS_MAX: Final = 2.0
 """How long `server/discover` may go unanswered before `initialize` is sent as well, and then how
-long a slow modern server has to say what it made of that."""
+long a slow modern server has to refuse that."""
 START_SECONDS_MAX: Final = 60.0
 """From spawn to ready; package launchers download on their first start."""
 
@@ -42,166 +41,268 @@ START_SECONDS_MAX: Final = 60.0
 class HandshakeFailed(Exception):
     """A server cannot be used; the text says why."""
 
-    def __init__(self, words: str, timeout: Timeout | None = None) -> None:
-        super().__init__(words)
+    def __init__(self, reason: str, timeout: Timeout | None = None) -> None:
+        super().__init__(reason)
         self.timeout = timeout
-        """Which time was over, if it is that."""
+        """The timeout that has expired, if that is the reason."""
 
 
-class Died(HandshakeFailed):
-    """The server was gone before it had answered."""
+class ServerDied(HandshakeFailed):
+    """The server exited before it had answered."""
 
 
-class Misled(HandshakeFailed):
-    """A slow server is a modern one, but took the second question for the one that counts."""
+class EraNotSupported(HandshakeFailed):
+    """The server has said that it does not speak this era: retrying is of no use."""
+
+
+class NoSession(HandshakeFailed):
+    """The server keeps no session in this era, in which it could ask its client."""
+
+
+class AmbiguousEra(HandshakeFailed):
+    """A slow modern server has opened a legacy session as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Introduction:
-    """How we present ourselves to a server."""
+class HandshakeOptions:
+    """How the gateway introduces itself to a server."""
 
     client_info: bytes
     capabilities: bytes
-    """What a legacy server may ask of us, for the whole connection."""
+    """What a legacy server may ask for, for the whole connection."""
     protocol: str
     """`auto`, `modern`, `legacy` or a revision, as configured."""
-    to_be_asked: bool = False
-    """Whether a server that keeps no session, and so cannot ask, is of no use."""
+    first_era: Era = Era.MODERN
+    """The era to try first with `auto`: that of the client the connection is for."""
+    revision: str = ""
+    """The legacy revision of the client of a transparent profile; else the newest is requested."""
+    is_transparent: Callable[[str], bool] = lambda _: False
+    """Whether a profile is transparent: its clients introduce themselves."""
+    passes_unknown_extensions: Callable[[str], bool] = lambda _: False
+    """Whether a profile passes extensions that the gateway does not know."""
+    trial: bool = False
+    """Whether the server is known to be modern, and the handshake is for a session in which it can
+    ask."""
+    seconds_max: float | None = None
+    """How long the handshake may take, if that is less than usual."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether the server may ask the client, and so is better used in an era in which it can.
+        The client of a transparent profile has chosen its era itself."""
+        declared = client_capabilities(self.capabilities)
+        return declared is not None and declared.interactive and not self.revision
+
+    @property
+    def initialize_revision(self) -> Revision:
+        """The revision to request where none is configured."""
+        return find_revision(self.revision) or NEWEST_LEGACY
 
 
-async def shake_hands(connection: Connection, introduction: Introduction) -> Peer:
-    """Open the conversation; the connection's peer is known afterwards.
+async def perform_handshake(connection: Connection, options: HandshakeOptions) -> Peer:
+    """Find out the era and open a session; sets `connection.peer`.
 
     Raises:
-        Died: the server went away first.
-        Misled: a fresh process has to be asked for the newer era alone.
-        HandshakeFailed: it speaks nothing we know, or not in time.
+        ServerDied: the server exited first.
+        AmbiguousEra: a fresh process has to be probed for the modern era alone.
+        HandshakeFailed: it speaks no known revision, or did not answer in time.
     """
-    pinned = find_revision(introduction.protocol)
+    pinned = find_revision(options.protocol)
+    seconds_max = options.seconds_max or START_SECONDS_MAX
     try:
-        async with asyncio.timeout(START_SECONDS_MAX):
-            if introduction.protocol == "legacy" or (pinned and pinned.era is Era.LEGACY):
-                answer = await _begin(connection, introduction, pinned or NEWEST_LEGACY)
-                peer = _agreed(answer, introduction)
-            elif introduction.protocol == "modern" or (pinned and pinned.era is Era.MODERN):
-                peer = await _discover(connection, introduction, pinned or NEWEST_MODERN)
+        async with asyncio.timeout(seconds_max):
+            if options.protocol == "legacy" or (pinned and pinned.era is Era.LEGACY):
+                answer = await _send_initialize(
+                    connection, options, pinned or options.initialize_revision
+                )
+                peer = _peer_from_initialize(answer, options)
+            elif options.protocol == "modern" or (pinned and pinned.era is Era.MODERN):
+                peer = await _discover(connection, options, pinned or NEWEST_MODERN)
             else:
-                peer = await _probe(connection, introduction)
+                open_peer = (
+                    _discover_first if options.first_era is Era.MODERN else _initialize_first
+                )
+                peer = await open_peer(connection, options)
     except TimeoutError:
-        words = f"it did not answer the handshake within {START_SECONDS_MAX:g} s"
-        raise HandshakeFailed(words, Timeout.HANDSHAKE) from None
+        reason = f"it did not answer the handshake within {seconds_max:g} s"
+        raise HandshakeFailed(reason, Timeout.HANDSHAKE) from None
     connection.peer = peer
     if peer.revision.era is Era.LEGACY:
         connection.notify("notifications/initialized", None)
     return peer
 
 
-async def _probe(connection: Connection, introduction: Introduction) -> Peer:
-    """Modern if it answers as a modern server, else legacy.
+async def _discover_first(connection: Connection, options: HandshakeOptions) -> Peer:
+    """Modern if it answers `server/discover` as a modern server, else legacy.
 
-    After a silence `initialize` follows on the same pipe. A slow starter answers both in turn, and
-    must have refused the second if it is to be modern: some open a session all the same. A server
-    that the probe has broken dies of it. Both then get a fresh process.
+    After a silence `initialize` follows on the same pipe. A slow starter then answers both in turn.
+    It counts as modern only if it refuses `initialize`, because some servers open a session all the
+    same. A server that the probe has broken exits. Both cases need a fresh process.
     """
-    discovery = ask(connection, "server/discover", envelope(introduction, NEWEST_MODERN))
+    discovery = start_request(
+        connection, "server/discover", discover_params(options, NEWEST_MODERN)
+    )
     await asyncio.wait({discovery}, timeout=PROBE_SECONDS_MAX)
     handshake: asyncio.Future[Answer] | None = None
     if not discovery.done():
-        handshake = _begin(connection, introduction, NEWEST_LEGACY)
+        handshake = _send_initialize(connection, options, options.initialize_revision)
         await asyncio.wait({discovery, handshake}, return_when=asyncio.FIRST_COMPLETED)
     if discovery.done():
         answer = discovery.result()
-        if isinstance(answer, Lost):
-            raise Died(answer.reason)
-        peer = _modern_peer(answer, introduction)
+        if isinstance(answer, NoAnswer):
+            raise ServerDied(answer.reason)
+        peer = _modern_peer(answer, options)
         if peer is not None:
             if handshake is not None:
-                await _see_refused(handshake)
+                await _expect_refusal(handshake)
             return peer
-    answer = await (handshake or _begin(connection, introduction, NEWEST_LEGACY))
-    discovery.cancel()  # Some never answer it, and would seem to be at work for ever.
-    return _agreed(answer, introduction)
+    answer = await (handshake or _send_initialize(connection, options, options.initialize_revision))
+    discovery.cancel()  # Some servers never answer it, and would seem to be busy for ever.
+    return _peer_from_initialize(answer, options)
 
 
-async def _see_refused(handshake: "asyncio.Future[Answer]") -> None:
+async def _initialize_first(connection: Connection, options: HandshakeOptions) -> Peer:
+    """Legacy if it opens a session, else modern: for a client that would send `initialize`.
+
+    After a silence `server/discover` follows on the same pipe. A server that answers both has seen
+    `initialize` first, and is legacy.
+    """
+    handshake = _send_initialize(connection, options, options.initialize_revision)
+    await asyncio.wait({handshake}, timeout=PROBE_SECONDS_MAX)
+    discovery: asyncio.Future[Answer] | None = None
+    if not handshake.done():
+        discovery = start_request(
+            connection, "server/discover", discover_params(options, NEWEST_MODERN)
+        )
+        await asyncio.wait({discovery, handshake}, return_when=asyncio.FIRST_COMPLETED)
+        if not handshake.done():
+            peer = _peer_from_discovery(discovery.result(), options)
+            await asyncio.wait({handshake}, timeout=None if peer is None else PROBE_SECONDS_MAX)
+            if peer is not None and not handshake.done():
+                handshake.cancel()
+                return peer
+    answer = handshake.result()
+    if isinstance(answer, Failure):
+        discovery = discovery or start_request(
+            connection, "server/discover", discover_params(options, NEWEST_MODERN)
+        )
+        peer = _peer_from_discovery(await discovery, options)
+        if peer is not None:
+            return peer
+    elif discovery is not None:
+        discovery.cancel()  # Some servers never answer it, and would seem to be busy for ever.
+    return _peer_from_initialize(answer, options)
+
+
+def _peer_from_discovery(answer: Answer, options: HandshakeOptions) -> Peer | None:
+    if isinstance(answer, NoAnswer):
+        raise ServerDied(answer.reason)
+    return _modern_peer(answer, options)
+
+
+async def _expect_refusal(handshake: "asyncio.Future[Answer]") -> None:
     await asyncio.wait({handshake}, timeout=PROBE_SECONDS_MAX)
     if handshake.done() and isinstance(handshake.result(), Result):
-        raise Misled("it speaks the newer era, and opened a session of the older one")
+        raise AmbiguousEra("it speaks the newer era, and opened a session of the older one")
 
 
-async def _discover(connection: Connection, introduction: Introduction, revision: Revision) -> Peer:
-    answer = await ask(connection, "server/discover", envelope(introduction, revision))
-    if isinstance(answer, Lost):
-        raise Died(answer.reason)
-    peer = _modern_peer(answer, introduction)
+async def _discover(connection: Connection, options: HandshakeOptions, revision: Revision) -> Peer:
+    answer = await start_request(connection, "server/discover", discover_params(options, revision))
+    if isinstance(answer, NoAnswer):
+        raise ServerDied(answer.reason)
+    peer = _modern_peer(answer, options)
     if peer is None:
         raise HandshakeFailed(f"it does not speak revision {revision.name}")
     return peer
 
 
-def _begin(
-    connection: Connection, introduction: Introduction, revision: Revision
+def _send_initialize(
+    connection: Connection, options: HandshakeOptions, revision: Revision
 ) -> "asyncio.Future[Answer]":
-    """Send `initialize`."""
-    return ask(connection, "initialize", opening(introduction, revision))
+    return start_request(connection, "initialize", initialize_params(options, revision))
 
 
-def opening(introduction: Introduction, revision: Revision) -> bytes:
-    """The params of `initialize`."""
+def initialize_params(options: HandshakeOptions, revision: Revision) -> bytes:
     params = {
         "protocolVersion": revision.name,
-        "capabilities": msgspec.Raw(introduction.capabilities),
-        "clientInfo": msgspec.Raw(introduction.client_info),
+        "capabilities": msgspec.Raw(options.capabilities),
+        "clientInfo": msgspec.Raw(options.client_info),
     }
     return msgspec.json.encode(params)
 
 
-def _agreed(answer: Answer, introduction: Introduction) -> Peer:
-    """What a server answered to `initialize`."""
+def _peer_from_initialize(answer: Answer, options: HandshakeOptions) -> Peer:
     match answer:
-        case Lost(reason):
-            raise Died(reason)
+        case NoAnswer(reason):
+            raise ServerDied(reason)
         case Failure(error=error):
-            raise HandshakeFailed(f"it refused the handshake: {error_words(error)}")
+            raise initialize_error(error)
         case Result(result=result):
-            return legacy_peer(result, introduction)
+            return legacy_peer(result, options)
 
 
-def legacy_peer(result: bytes, introduction: Introduction) -> Peer:
-    """What a server said of itself in its answer to `initialize`.
+def initialize_error(error: bytes) -> HandshakeFailed:
+    """The reason for an error in answer to `initialize`."""
+    reason = f"it refused the handshake: {error_message(error)}"
+    return EraNotSupported(reason) if _has_no_handshake(error) else HandshakeFailed(reason)
+
+
+def _has_no_handshake(error: bytes) -> bool:
+    """Whether a server never accepts `initialize`, whichever client it comes from.
+
+    A missing capability says nothing: another client may declare it.
+    """
+    code = error_code(error)
+    if code == UNSUPPORTED_REVISION:
+        return not any(_is_legacy(name) for name in supported_revisions(error))
+    return code == METHOD_NOT_FOUND or (code != MISSING_CAPABILITY and is_modern_error(error))
+
+
+def is_modern_error(error: bytes) -> bool:
+    """Whether only a modern server sends such an error."""
+    code = error_code(error)
+    if code in (HEADER_MISMATCH, MISSING_CAPABILITY):
+        return True
+    # Only a modern server complains about missing members of `_meta`.
+    return code == INVALID_PARAMS and meta.PREFIX in error_message(error)
+
+
+def legacy_peer(result: bytes, options: HandshakeOptions) -> Peer:
+    """The peer, from the result of `initialize`.
 
     Raises:
-        HandshakeFailed: nothing that could be used.
+        HandshakeFailed: the result cannot be used.
     """
     try:
-        found = members.members(result)
-        version = msgspec.json.decode(found["protocolVersion"], type=str)
+        fields = raw_json.members(result)
+        version = msgspec.json.decode(fields["protocolVersion"], type=str)
     except (msgspec.DecodeError, KeyError):
         raise HandshakeFailed("its answer to initialize has no protocolVersion") from None
     revision = find_revision(version)
     if revision is None or revision.era is not Era.LEGACY:
         raise HandshakeFailed(f"it speaks revision {version!r}, which is not one we know")
-    return _peer(revision, found, found.get("serverInfo"), introduction)
+    peer = _peer(revision, fields, fields.get("serverInfo"), options)
+    return replace(peer, handshake_result=result)
 
 
-def _modern_peer(answer: Result | Failure, introduction: Introduction) -> Peer | None:
-    """What a modern server said of itself; None if the answer is not a modern server's."""
+def _modern_peer(answer: Result | Failure, options: HandshakeOptions) -> Peer | None:
+    """The peer, from the answer to `server/discover`; None if it is not that of a modern server."""
     if isinstance(answer, Failure):
         if error_code(answer.error) == UNSUPPORTED_REVISION:
-            refuse_strangers(supported_revisions(answer.error))
+            require_known_revision(supported_revisions(answer.error))
         return None
-    return discovered(answer.result, introduction)
+    return read_discovery(answer.result, options)
 
 
-def refuse_strangers(supported: list[str]) -> None:
-    """See that a server that refused our newest revision speaks an older one.
+def require_known_revision(supported: list[str]) -> None:
+    """Check that a server that refused our newest revision speaks a legacy one.
 
     Raises:
         HandshakeFailed: it does not.
     """
     if supported and not any(_is_legacy(name) for name in supported):
-        words = f"it speaks only revisions {', '.join(supported)}, none of which we know"
-        raise HandshakeFailed(words)
+        reason = f"it speaks only revisions {', '.join(supported)}, none of which we know"
+        raise HandshakeFailed(reason)
 
 
 def _is_legacy(name: str) -> bool:
@@ -209,79 +310,88 @@ def _is_legacy(name: str) -> bool:
     return revision is not None and revision.era is Era.LEGACY
 
 
-def discovered(result: bytes, introduction: Introduction) -> Peer | None:
-    """What a server said of itself in its answer to `server/discover`; None if it is not modern."""
+def read_discovery(result: bytes, options: HandshakeOptions) -> Peer | None:
+    """The peer, from the result of `server/discover`; None if it is not that of a modern server."""
     try:
-        found = members.members(result)
-        versions = msgspec.json.decode(found["supportedVersions"], type=list[str])
+        fields = raw_json.members(result)
+        versions = msgspec.json.decode(fields["supportedVersions"], type=list[str])
     except (msgspec.DecodeError, KeyError):
         return None
     if NEWEST_MODERN.name not in versions:
         return None
-    about = found.get("_meta")
-    identity = server_capabilities(about).get(meta.SERVER_INFO)
-    return _peer(NEWEST_MODERN, found, identity, introduction)
+    result_meta = fields.get("_meta")
+    identity = server_capabilities(result_meta).get(meta.SERVER_INFO)
+    return _peer(NEWEST_MODERN, fields, identity, options)
 
 
 def _peer(
     revision: Revision,
-    found: Mapping[str, msgspec.Raw],
+    fields: Mapping[str, msgspec.Raw],
     identity: msgspec.Raw | None,
-    introduction: Introduction,
+    options: HandshakeOptions,
 ) -> Peer:
-    capabilities = server_capabilities(found.get("capabilities"))
-    extensions = declared_extensions(capabilities.get("extensions"), revision.era)
-    if revision.tasks and offers_tasks(capabilities.get("tasks")):
+    capabilities = server_capabilities(fields.get("capabilities"))
+    declared = capabilities.get("extensions")
+    extensions = declared_extensions(declared, revision.era, unknown=True)
+    if revision.tasks and supports_tasks(capabilities.get("tasks")):
         extensions[TASKS] = b"{}"
     return Peer(
         revision=revision,
-        back=back_for(revision, introduction.client_info, extensions),
+        adapter=server_adapter_for(
+            revision,
+            options.client_info,
+            extensions,
+            options.is_transparent,
+            options.passes_unknown_extensions,
+        ),
         capabilities=capabilities,
         server_info=b"{}" if identity is None else bytes(identity),
-        instructions=members.string(found.get("instructions")),
+        instructions=raw_json.decode_string(fields.get("instructions")),
         extensions=extensions,
     )
 
 
 def supported_revisions(error: bytes) -> list[str]:
-    """What an error says that the server speaks."""
+    """The revisions that an error says the server speaks."""
     try:
-        told = msgspec.json.decode(error, type=dict[str, object]).get("data")
-        versions = told.get("supported") if isinstance(told, dict) else None
+        error_data = msgspec.json.decode(error, type=dict[str, object]).get("data")
+        versions = error_data.get("supported") if isinstance(error_data, dict) else None
     except msgspec.DecodeError:
         return []
     return [str(version) for version in versions] if isinstance(versions, list) else []
 
 
-def envelope(introduction: Introduction, revision: Revision) -> bytes:
-    """The params of `server/discover`."""
-    stamped = members.join(
+def discover_params(options: HandshakeOptions, revision: Revision) -> bytes:
+    stamped = raw_json.encode_object(
         [
-            (meta.PROTOCOL_VERSION, members.text(revision.name)),
+            (meta.PROTOCOL_VERSION, raw_json.encode_string(revision.name)),
             (meta.CLIENT_CAPABILITIES, b"{}"),
-            (meta.CLIENT_INFO, introduction.client_info),
+            (meta.CLIENT_INFO, options.client_info),
         ]
     )
-    return members.join([("_meta", stamped)])
+    return raw_json.encode_object([("_meta", stamped)])
 
 
-def ask(connection: Connection, method: str, params: bytes | None) -> "asyncio.Future[Answer]":
-    """A request as a future: a handshake may have two open at a time."""
-    answered, settle = awaited(connection, method, params)
+def start_request(
+    connection: Connection, method: str, params: bytes | None
+) -> "asyncio.Future[Answer]":
+    """Send a request, and return its answer as a future: a handshake may have two open at a
+    time."""
+    future, settle = answer_future(connection, method, params)
     sent = connection.call(method, params, settle)
-    if isinstance(sent, Lost):
+    if isinstance(sent, NoAnswer):
         settle(sent)
-        return answered
+        return future
     call = sent
 
-    def over(done: "asyncio.Future[Answer]") -> None:
+    def on_done(done: "asyncio.Future[Answer]") -> None:
         if done.cancelled():
             connection.cancel(call, None)
 
-    answered.add_done_callback(over)
-    return answered
+    future.add_done_callback(on_done)
+    return future
 
 
-def error_words(error: bytes) -> str:
+def error_message(error: bytes) -> str:
     """The message of a raw error."""
-    return members.string(members.members(error).get("message")) or "no reason given"
+    return raw_json.decode_string(raw_json.members(error).get("message")) or "no reason given"

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from anyport.protocol.errors import Situation
-from anyport.upstream.call import Answer, Lost
 from anyport.upstream.http import channel, client
-from anyport.upstream.http.verdict import cut_off
-from anyport.upstream.tender import State
-from anyport.wire.frame import Failure, Result
+from anyport.upstream.http.errors import stream_cut_off
+from anyport.upstream.pending_call import Answer, NoAnswer
+from anyport.upstream.supervisor import ServerState
+from anyport.wire.jsonrpc import Failure, Result
 from tests.upstream.fakes import run, until
 from tests.upstream.web import Heard, Reply, Scene, Site, Web, call, lost, modern
 
@@ -43,7 +43,7 @@ def test_an_error_is_the_answer_at_any_status_and_under_any_id(status: int, id: 
 
         assert isinstance(found, Failure)
         assert json.loads(found.error) == {"code": -32001, "message": "no"}
-        assert at.tender.state is State.READY
+        assert at.supervisor.state is ServerState.READY
 
     play(refusing, scene)
 
@@ -126,17 +126,17 @@ def test_a_cut_connection_costs_one_call() -> None:
         connection = await at.connected()
         answers: list[Answer] = []
         connection.call("tools/call", b'{"name":"begun"}', answers.append)
-        await until(lambda: bool(at.ear.notifications))
+        await until(lambda: bool(at.owner.notifications))
 
         assert (
             "failed to answer: it closed the connection" in (await lost(connection, "cut")).reason
         )
         assert answers == []
-        assert at.tender.state is State.READY
+        assert at.supervisor.state is ServerState.READY
 
         web.replies[-2].cut()
         await until(lambda: bool(answers))
-        assert isinstance(answers[0], Lost)
+        assert isinstance(answers[0], NoAnswer)
         assert isinstance(await call(connection), Result)
 
     play(site, scene)
@@ -151,7 +151,7 @@ def test_a_stream_that_ends_without_the_answer_fails_the_call() -> None:
     async def scene(web: Web, at: Scene) -> None:
         found = await lost(await at.connected())
 
-        assert found == cut_off(None)
+        assert found == stream_cut_off(None)
 
     play(site, scene)
 
@@ -159,7 +159,7 @@ def test_a_stream_that_ends_without_the_answer_fails_the_call() -> None:
 def test_a_server_that_answers_on_a_stream_and_never_ends_it_keeps_no_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(channel, "FAREWELL_SECONDS", 0.01)
+    monkeypatch.setattr(channel, "STREAM_END_SECONDS", 0.01)
     monkeypatch.setattr(client, "CONNECTIONS_MAX", 3)
 
     def lingering(heard: Heard, reply: Reply) -> None:

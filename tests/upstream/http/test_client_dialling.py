@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from anyport.upstream.http import client as module
-from anyport.upstream.http.client import Client
-from anyport.upstream.http.dial import Undialled, dial
-from anyport.upstream.http.line import Line, TroubleKind
-from anyport.upstream.http.place import Place
+from anyport.upstream.http.client import HttpClient
+from anyport.upstream.http.connection import ClientConnection, HttpFailureKind
+from anyport.upstream.http.dial import DialFailure, dial
+from anyport.upstream.http.url import HttpUrl
 from tests.upstream.fakes import run, until
 from tests.upstream.http.test_client import answering, asked, client_to
 from tests.upstream.web import Web
@@ -33,12 +33,12 @@ def test_a_server_that_hangs_up_at_once_costs_each_request_one_answer(
     async def scene() -> None:
         server = await asyncio.start_server(closing(how), "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        client = Client(Place.parse(f"http://127.0.0.1:{port}/"), 1000)
+        client = HttpClient(HttpUrl.parse(f"http://127.0.0.1:{port}/"), 1000)
         for _ in range(20):
             told = [asked(client) for _ in range(3)]
             for each in told:
                 assert (await each.end()).calls == ["failed"]
-        await until(lambda: not client.lines)
+        await until(lambda: not client.connections)
         client.close()
         server.close()
 
@@ -48,20 +48,20 @@ def test_a_server_that_hangs_up_at_once_costs_each_request_one_answer(
 def test_a_line_that_is_lost_while_it_is_being_opened_leaves_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def dial(place: Place, line: Line, seconds: float) -> None:
+    async def dial(place: HttpUrl, line: ClientConnection, seconds: float) -> None:
         line.connection_lost(None)
 
     monkeypatch.setattr(module, "dial", dial)
 
     async def scene() -> None:
-        client = Client(Place.parse("http://127.0.0.1:1/"), 1000)
+        client = HttpClient(HttpUrl.parse("http://127.0.0.1:1/"), 1000)
 
         told = await asked(client).end()
 
         assert told.calls == ["failed"]
         assert told.trouble is not None
         assert not told.trouble.sent
-        assert not client.lines
+        assert not client.connections
         client.close()
 
     run(scene)
@@ -77,7 +77,7 @@ def test_nobody_listening_is_told_to_everyone_who_waits() -> None:
             for each in told:
                 await each.end()
                 assert each.trouble is not None
-                assert each.trouble.kind is TroubleKind.CONNECT
+                assert each.trouble.kind is HttpFailureKind.CONNECT
                 assert not each.trouble.sent
             client.close()
 
@@ -89,9 +89,9 @@ def test_a_failed_dial_costs_the_request_it_was_for_and_no_other(
 ) -> None:
     fails = iter([True])
 
-    async def flaky(place: Place, line: Line, seconds: float) -> Undialled | None:
+    async def flaky(place: HttpUrl, line: ClientConnection, seconds: float) -> DialFailure | None:
         if next(fails, False):
-            return Undialled(words="no luck")
+            return DialFailure(reason="no luck")
         return await dial(place, line, seconds)
 
     monkeypatch.setattr(module, "dial", flaky)
@@ -115,13 +115,13 @@ def test_who_waits_for_the_turn_of_others_gets_a_connection_when_theirs_fail(
 ) -> None:
     monkeypatch.setattr(module, "CONNECTIONS_MAX", 1)
 
-    async def hopeless(place: Place, line: Line, seconds: float) -> Undialled:
-        return Undialled(words="no luck")
+    async def hopeless(place: HttpUrl, line: ClientConnection, seconds: float) -> DialFailure:
+        return DialFailure(reason="no luck")
 
     monkeypatch.setattr(module, "dial", hopeless)
 
     async def scene() -> None:
-        client = Client(Place.parse("http://127.0.0.1:1/"), 1000)
+        client = HttpClient(HttpUrl.parse("http://127.0.0.1:1/"), 1000)
         told = [asked(client) for _ in range(3)]
 
         for each in told:

@@ -2,15 +2,15 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from anyport.upstream.call import Answer, Call
-from anyport.wire.frame import Failure, Result
+from anyport.upstream.pending_call import Answer, PendingCall
+from anyport.wire.jsonrpc import Failure, Result
+from tests.harness import DEMO
 from tests.upstream.fakes import run, until
 from tests.upstream.web import Scene
 
@@ -31,7 +31,7 @@ WAYS = {
 async def demo(*options: str) -> AsyncIterator[str]:
     """A server of its own, and its URL."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "anyport", "demo-server", "--http", "0", *options),
+        *(*DEMO, "--http", "0", *options),
         stderr=asyncio.subprocess.PIPE,
     )
     assert process.stderr is not None
@@ -49,7 +49,7 @@ async def asked(scene: Scene, name: str, **arguments: Any) -> Answer:
     assert connection.peer is not None
     params = json.dumps({"name": name, "arguments": arguments}).encode()
     answers: list[Answer] = []
-    connection.call("tools/call", connection.peer.back.own_params(params), answers.append)
+    connection.call("tools/call", connection.peer.adapter.gateway_params(params), answers.append)
     await until(lambda: bool(answers))
     return answers[0]
 
@@ -69,7 +69,7 @@ def test_a_real_server_is_found_and_called(way: str) -> None:
             connection = await at.connected()
             assert connection.peer is not None
             assert connection.peer.revision.name == revision
-            assert at.tender.road.transport == transport
+            assert at.supervisor.transport.transport_name == transport
             for number in range(10):
                 assert (
                     text(await asked(at, "echo", text=f"{number} \u2028 ä")) == f"{number} \u2028 ä"
@@ -94,9 +94,9 @@ def test_progress_comes_and_a_call_can_be_cancelled(options: tuple[str, ...]) ->
             steps: list[bytes] = []
             answers: list[Answer] = []
             params = b'{"name":"slow","arguments":{"seconds":60,"steps":600}}'
-            stamped = connection.peer.back.own_params(params)
+            stamped = connection.peer.adapter.gateway_params(params)
             sent = connection.call("tools/call", stamped, answers.append, steps.extend)
-            assert isinstance(sent, Call)
+            assert isinstance(sent, PendingCall)
             await until(lambda: len(steps) >= 2)
 
             connection.cancel(sent, None)
@@ -124,9 +124,9 @@ def test_annotated_arguments_reach_a_server_that_insists_on_their_headers() -> N
         async with demo("--modern-only") as url, Scene(url) as at:
             refused = await asked(at, "regional", region="eu-1 ü", shard=7)
             assert isinstance(refused, Failure)
-            assert at.refreshed == 1
+            assert at.owner.refreshes == 1
 
-            at.annotated["regional"] = {"Region": ("region",), "Shard": ("shard",)}
+            at.owner.annotations_by_tool["regional"] = {"Region": ("region",), "Shard": ("shard",)}
             found = await asked(at, "regional", region="eu-1 ü", shard=7)
             assert text(found) == "Region eu-1 ü, shard 7."
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from anyport.upstream.road import Way
-from anyport.upstream.tender import State
+from anyport.upstream.supervisor import ServerState
+from anyport.upstream.transport import HttpDialect
 from tests.upstream.fakes import run
 from tests.upstream.web import Heard, Legacy, Reply, Scene, Site, Web, call, modern
 
@@ -54,7 +54,7 @@ def test_a_modern_server_is_known_by_its_discovery() -> None:
         assert "mcp-session-id" not in probed.fields
         assert connection.peer is not None
         assert connection.peer.revision.name == "2026-07-28"
-        assert at.tender.road.transport == "streamable-http"
+        assert at.supervisor.transport.transport_name == "streamable-http"
 
     play(modern(), scene)
 
@@ -103,7 +103,7 @@ def test_what_only_a_legacy_server_answers_leads_to_the_handshake(status: int, b
     async def scene(web: Web, at: Scene) -> None:
         await at.connected()
 
-        assert at.learned.way is Way.LEGACY
+        assert at.quirks.dialect is HttpDialect.LEGACY
 
     play(probe(status, body), scene)
 
@@ -125,7 +125,7 @@ def test_what_only_a_legacy_server_answers_leads_to_the_handshake(status: int, b
 def test_an_outage_says_nothing_about_the_era(status: int, words: str, body: bytes) -> None:
     async def scene(web: Web, at: Scene) -> None:
         assert words in await at.refused()
-        assert at.learned.way is None
+        assert at.quirks.dialect is None
         assert set(web.methods()) == {"server/discover"}
 
     play(probe(status, body), scene)
@@ -146,7 +146,7 @@ def test_a_server_that_does_not_exist_is_broken_for_that_reason() -> None:
         await web.close()
         async with Scene(web.url) as at:
             assert (await at.refused()).startswith("no connection: ")
-            assert at.tender.state is State.BROKEN
+            assert at.supervisor.state is ServerState.BROKEN
 
     run(scene)
 
@@ -186,7 +186,7 @@ def test_a_server_that_supports_what_it_refused_is_asked_once_more() -> None:
         await at.connected()
 
         assert web.methods() == ["server/discover"] * 2
-        assert at.learned.way is Way.MODERN
+        assert at.quirks.dialect is HttpDialect.MODERN
 
     play(site, scene)
 
@@ -226,7 +226,7 @@ def test_a_stream_that_ends_without_an_answer_is_no_verdict() -> None:
 
     async def scene(web: Web, at: Scene) -> None:
         assert "closed the connection" in await at.refused()
-        assert at.learned.way is None
+        assert at.quirks.dialect is None
 
     play(site, scene)
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from anyport.upstream.http import dial as module
-from anyport.upstream.http.dial import Undialled, dial
-from anyport.upstream.http.place import Place
+from anyport.upstream.http.dial import DialFailure, dial
+from anyport.upstream.http.url import HttpUrl
 from tests.upstream.fakes import run, until
 from tests.upstream.http.certificate import server_context, trusting_context
 
@@ -53,8 +53,8 @@ async def listening(serve: Serve, context: ssl.SSLContext | None = None) -> Asyn
         await until(lambda: asyncio.all_tasks() <= before)
 
 
-async def refused(url: str, proxy: str | None = None, seconds: float = 5.0) -> Undialled:
-    problem = await dial(Place.parse(url, proxy=proxy), Heard(), seconds)
+async def refused(url: str, proxy: str | None = None, seconds: float = 5.0) -> DialFailure:
+    problem = await dial(HttpUrl.parse(url, proxy=proxy), Heard(), seconds)
     assert problem is not None
     return problem
 
@@ -71,7 +71,7 @@ def test_a_connection_is_opened_and_watched_by_the_system() -> None:
         async with listening(echo) as port:
             protocol = Heard()
 
-            assert await dial(Place.parse(f"http://127.0.0.1:{port}/"), protocol, 5.0) is None
+            assert await dial(HttpUrl.parse(f"http://127.0.0.1:{port}/"), protocol, 5.0) is None
 
             sock = protocol.transport.get_extra_info("socket")
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
@@ -87,8 +87,8 @@ def test_nobody_listening_is_said_in_words() -> None:
 
         problem = await refused(f"http://127.0.0.1:{port}/")
 
-        assert problem.words.startswith("no connection: ")
-        assert not problem.secure
+        assert problem.reason.startswith("no connection: ")
+        assert not problem.tls_failed
 
     run(scene)
 
@@ -102,7 +102,7 @@ def test_a_name_that_nobody_has_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
         problem = await refused("http://nowhere.test/")
 
-        assert problem.words == "the name nowhere.test cannot be resolved"
+        assert problem.reason == "the name nowhere.test cannot be resolved"
 
     run(scene)
 
@@ -116,7 +116,7 @@ def test_a_server_that_never_finishes_its_handshake_is_given_up() -> None:
         async with listening(silent) as port:
             problem = await refused(f"https://127.0.0.1:{port}/", seconds=0.05)
 
-            assert problem == Undialled(words="no connection within 0.05 s", late=True)
+            assert problem == DialFailure(reason="no connection within 0.05 s", timed_out=True)
 
     run(scene)
 
@@ -126,8 +126,8 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> Non
         async with listening(echo, server_context(tmp_path)) as port:
             problem = await refused(f"https://localhost:{port}/")
 
-            assert problem.secure
-            assert problem.words.startswith("its certificate is not valid: ")
+            assert problem.tls_failed
+            assert problem.reason.startswith("its certificate is not valid: ")
 
     run(scene)
 
@@ -140,7 +140,7 @@ def test_a_certificate_is_good_for_its_own_names_alone(
     async def scene() -> None:
         async with listening(echo, server_context(tmp_path)) as port:
             trusted = Heard()
-            assert await dial(Place.parse(f"https://localhost:{port}/"), trusted, 5.0) is None
+            assert await dial(HttpUrl.parse(f"https://localhost:{port}/"), trusted, 5.0) is None
             await works(trusted)
 
             def anywhere(*_: object, **__: object) -> list[Any]:
@@ -149,8 +149,8 @@ def test_a_certificate_is_good_for_its_own_names_alone(
             monkeypatch.setattr(socket, "getaddrinfo", anywhere)
             problem = await refused(f"https://other.test:{port}/")
 
-            assert problem.secure
-            assert "other.test" in problem.words
+            assert problem.tls_failed
+            assert "other.test" in problem.reason
 
     run(scene)
 
@@ -165,8 +165,8 @@ def test_a_server_that_speaks_no_tls_is_refused() -> None:
         async with listening(plain) as port:
             problem = await refused(f"https://127.0.0.1:{port}/")
 
-            assert problem.secure
-            assert problem.words.startswith("TLS failed: ")
+            assert problem.tls_failed
+            assert problem.reason.startswith("TLS failed: ")
 
     run(scene)
 
@@ -209,7 +209,7 @@ def test_tls_goes_through_a_proxys_tunnel_and_is_checked_at_its_end(
             async with listening(proxy.serve) as proxy_port:
                 through = f"http://127.0.0.1:{proxy_port}"
                 protocol = Heard()
-                place = Place.parse(f"https://localhost:{port}/mcp", proxy=through)
+                place = HttpUrl.parse(f"https://localhost:{port}/mcp", proxy=through)
 
                 assert await dial(place, protocol, 5.0) is None
 
@@ -240,7 +240,7 @@ def test_a_proxy_that_opens_no_tunnel_is_named_as_the_one_who_refused(
         async with listening(Proxy(answer).serve) as port:
             problem = await refused("https://example.test/", f"http://127.0.0.1:{port}")
 
-            assert problem.words == f"the proxy refused: {words}"
+            assert problem.reason == f"the proxy refused: {words}"
 
     run(scene)
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from anyport.protocol.errors import Situation
-from anyport.upstream.call import Answer
-from anyport.upstream.tender import State
-from anyport.wire.frame import Result
+from anyport.upstream.pending_call import Answer
+from anyport.upstream.supervisor import ServerState
+from anyport.wire.jsonrpc import Result
 from tests.upstream.fakes import run, until
 from tests.upstream.web import Heard, Reply, Scene, Web, call, lost, modern
 
@@ -92,7 +92,7 @@ def test_a_reply_that_is_none_costs_that_call_alone(attack: str) -> None:
             assert found.situation is Situation.MISBEHAVED
             assert found.reason.startswith(("failed to answer: ", "sent an event of", "closed its"))
             assert peak < 20 * BYTES_MAX
-            assert at.tender.state is State.READY
+            assert at.supervisor.state is ServerState.READY
             assert isinstance(await call(connection), Result)
             assert at.broken == []
 
@@ -172,7 +172,7 @@ def test_events_that_are_no_messages_are_counted_and_passed_over() -> None:
             connection = await at.connected()
             assert isinstance(await call(connection), Result)
             assert connection.noise_count == 3
-            assert connection.stray_count == 1
+            assert connection.unsolicited_count == 1
 
     run(scene)
 

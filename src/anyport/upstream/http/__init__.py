@@ -1,1 +1,1 @@
-"""Servers over HTTP: a client with kept-open connections, and MCP's two transports on it."""
+"""Servers behind a URL: Streamable HTTP and HTTP+SSE."""
