@@ -1,4 +1,4 @@
-"""One client on two descriptors."""
+"""The stdio transport."""
 
 import asyncio
 import json
@@ -12,19 +12,19 @@ import uvloop
 
 from anyport.ingress import stdio as module
 from anyport.ingress.stdio import StdioIngress
+from anyport.protocol.adapters.client import UnroutedMessage
+from anyport.protocol.adapters.legacy_client import GatewayDescription
 from anyport.protocol.exchange import Answered, Caller, Exchange, Session
-from anyport.protocol.front import Aside
-from anyport.protocol.legacy_front import Description
-from anyport.wire.frame import Failure, Notification, Result
+from anyport.protocol.memory_budget import MemoryBudget
+from anyport.protocol.scheduler import HEAVY_BYTES, FairScheduler, WorkSteps, cost_of
+from anyport.wire.jsonrpc import Failure, Notification, Result
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 PING = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n'
 
 
-class FakeRelay:
-    """Answers a ping with as many bytes as it is told, at once or when it is let."""
-
-    identity = b"{}"
+class FakeRequestHandler:
+    """Answers a ping with as many bytes as it asks for, at once or on command."""
 
     def __init__(self) -> None:
         self.story: list[str] = []
@@ -43,30 +43,36 @@ class FakeRelay:
             exchange.end(Answered(self.result))
         self.open.clear()
 
-    def again(self, *_: object) -> None:
+    def prepare_fast_call(self, *_: object) -> None:
         return None
 
-    def describe(self, profile: str) -> Description:
-        return Description(b"{}", None)
+    def server_info(self, profile: str) -> bytes:
+        return b"{}"
 
-    def opened(self, session: Session) -> None:
+    def find_unknown_method(self, caller: Caller, method: str) -> None: ...
+
+    def describe(self, profile: str) -> GatewayDescription:
+        return GatewayDescription(b"{}", None)
+
+    def on_session_opened(self, session: Session) -> None:
         self.story.append("opened")
 
-    def closed(self, session: Session) -> None:
+    def on_session_closed(self, session: Session) -> None:
         self.story.append("closed")
 
-    def heard(self, session: Session | None, notification: Notification) -> None:
+    def on_notification(self, caller: Caller, notification: Notification) -> None:
         self.story.append(notification.method)
 
-    def aside(self, caller: Caller, said: Aside, answer: Result | Failure | None = None) -> None:
-        """Nothing is recorded here."""
+    def record_message(
+        self, caller: Caller, message: UnroutedMessage, answer: Result | Failure | None = None
+    ) -> None: ...
 
 
 class Scene:
     """An ingress between two pipes, and the client at their other ends."""
 
     def __init__(self, stdin: int | None = None) -> None:
-        self.relay = FakeRelay()
+        self.handler = FakeRequestHandler()
         self.flushed = 0
         self.held = 0
         theirs, self.to = os.pipe()
@@ -74,10 +80,10 @@ class Scene:
         self.stdin, self.stdout = theirs if stdin is None else stdin, ours
         self._spare = [] if stdin is None else [theirs]
         self.ingress = StdioIngress(
-            self.relay,
+            self.handler,
             profile="default",
             before_write=self._flush,
-            held=lambda: self.held,
+            unrecorded_answers=lambda: self.held,
             stdin=self.stdin,
             stdout=self.stdout,
         )
@@ -116,7 +122,7 @@ class Scene:
 def play(
     request: pytest.FixtureRequest,
 ) -> Callable[[Callable[[], Coroutine[Any, Any, None]]], None]:
-    """Plays a scene on each event loop."""
+    """Run a scene on each kind of event loop."""
 
     async def bounded(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async with asyncio.timeout(DEADLINE_SECONDS):
@@ -154,11 +160,11 @@ def test_requests_are_answered_in_lines_until_the_input_ends(play: Play) -> None
 def test_the_answers_of_one_turn_go_out_together_after_the_record_of_them(play: Play) -> None:
     async def story() -> None:
         scene = Scene()
-        scene.say(b"".join(PING % number for number in range(1, 101)))
+        scene.say(b"".join(PING % number for number in range(1, 51)))
         scene.hang_up()
         await scene.ingress.run()
 
-        assert scene.ids == list(range(1, 101))
+        assert scene.ids == list(range(1, 51))
         assert scene.flushed == 1
         scene.close()
 
@@ -168,16 +174,16 @@ def test_the_answers_of_one_turn_go_out_together_after_the_record_of_them(play: 
 def test_what_is_open_when_the_input_ends_is_answered_first(play: Play) -> None:
     async def story() -> None:
         scene = Scene()
-        scene.relay.hold = True
+        scene.handler.hold = True
         async with asyncio.TaskGroup() as group:
             served = group.create_task(scene.ingress.run())
             scene.say(PING % 1)
-            scene.say((PING % 2).rstrip(b"\n"))  # The last line may lack its end.
+            scene.say((PING % 2).rstrip(b"\n"))  # The last line may have no newline.
             scene.hang_up()
-            await until(lambda: len(scene.relay.open) == 2)
+            await until(lambda: len(scene.handler.open) == 2)
             await asyncio.sleep(0.01)
             assert not served.done()
-            scene.relay.answer()
+            scene.handler.answer()
         assert scene.ids == [1, 2]
         scene.close()
 
@@ -187,17 +193,17 @@ def test_what_is_open_when_the_input_ends_is_answered_first(play: Play) -> None:
 def test_a_session_is_closed_when_everything_is_answered(play: Play) -> None:
     async def story() -> None:
         scene = Scene()
-        scene.relay.hold = True
+        scene.handler.hold = True
         params = '{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{}}'
         scene.say(b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":%b}\n' % params.encode())
         scene.say(PING % 1)
         scene.hang_up()
         async with asyncio.TaskGroup() as group:
             group.create_task(scene.ingress.run())
-            await until(lambda: bool(scene.relay.open))
-            assert "closed" not in scene.relay.story
-            scene.relay.answer()
-        assert scene.relay.story == ["opened", "begin 1", "closed"]
+            await until(lambda: bool(scene.handler.open))
+            assert "closed" not in scene.handler.story
+            scene.handler.answer()
+        assert scene.handler.story == ["opened", "begin 1", "closed"]
         scene.close()
 
     play(story)
@@ -221,7 +227,7 @@ def test_output_may_be_a_file(play: Play, tmp_path: Path) -> None:
         scene = Scene()
         target = os.open(tmp_path / "answers", os.O_WRONLY | os.O_CREAT)
         ingress = StdioIngress(
-            scene.relay,
+            scene.handler,
             profile="default",
             before_write=lambda: None,
             stdin=scene.stdin,
@@ -245,14 +251,14 @@ def test_a_client_that_does_not_read_is_not_read_from_either(
 
     async def story() -> None:
         scene = Scene()
-        scene.relay.result = b'"%b"' % (b"x" * (1 << 21))
+        scene.handler.result = b'"%b"' % (b"x" * (1 << 21))
         async with asyncio.TaskGroup() as group:
             group.create_task(scene.ingress.run())
             scene.say(PING % 1)
-            await until(lambda: len(scene.relay.story) == 1)
+            await until(lambda: len(scene.handler.story) == 1)
             scene.say(PING % 2)
             await asyncio.sleep(0.01)
-            assert scene.relay.story == ["begin 1"]
+            assert scene.handler.story == ["begin 1"]
 
             await until(lambda: len(scene.ids) == 2)
             scene.hang_up()
@@ -264,14 +270,14 @@ def test_a_client_that_does_not_read_is_not_read_from_either(
 def test_a_client_that_has_gone_is_not_waited_for(play: Play) -> None:
     async def story() -> None:
         scene = Scene()
-        scene.relay.hold = True
+        scene.handler.hold = True
         async with asyncio.TaskGroup() as group:
             group.create_task(scene.ingress.run())
             scene.say(PING % 1 + PING % 2)
-            await until(lambda: len(scene.relay.open) == 2)
+            await until(lambda: len(scene.handler.open) == 2)
             os.close(scene.from_)
             scene.from_ = -1
-            scene.relay.open.pop().end(Answered(b"{}"))
+            scene.handler.open.pop().end(Answered(b"{}"))
         scene.close()
 
     play(story)
@@ -282,7 +288,7 @@ def test_a_client_that_never_reads_is_given_up(play: Play, monkeypatch: pytest.M
 
     async def story() -> None:
         scene = Scene()
-        scene.relay.result = b'"%b"' % (b"x" * (1 << 21))
+        scene.handler.result = b'"%b"' % (b"x" * (1 << 21))
         scene.say(PING % 1)
         await scene.ingress.run()
         scene.close()
@@ -317,11 +323,11 @@ def test_a_line_that_breaks_us_does_not_cost_the_lines_after_it(
 ) -> None:
     async def story() -> None:
         scene = Scene()
-        told: list[object] = []
+        received: list[object] = []
         asyncio.get_running_loop().set_exception_handler(
-            lambda _, context: told.append(context["exception"])
+            lambda _, context: received.append(context["exception"])
         )
-        begin, broken = scene.relay.begin, RuntimeError("a bug")
+        begin, broken = scene.handler.begin, RuntimeError("a bug")
 
         def breaks(exchange: Exchange) -> None:
             if exchange.id == b"1":
@@ -329,13 +335,13 @@ def test_a_line_that_breaks_us_does_not_cost_the_lines_after_it(
                 raise broken
             begin(exchange)
 
-        monkeypatch.setattr(scene.relay, "begin", breaks)
+        monkeypatch.setattr(scene.handler, "begin", breaks)
         scene.say(PING % 1 + PING % 2)
         scene.hang_up()
         await scene.ingress.run()
 
         assert scene.ids == [1, 2]
-        assert told == [broken]
+        assert received == [broken]
         scene.close()
 
     play(story)
@@ -366,8 +372,55 @@ def test_what_still_waits_for_its_record_is_waited_for(play: Play) -> None:
             await asyncio.sleep(0.01)
             assert not served.done()
             scene.held = 0
-            scene.ingress._outlet.note(b'{"jsonrpc":"2.0","id":2,"result":{}}')
+            scene.ingress._writer.send_frames(b'{"jsonrpc":"2.0","id":2,"result":{}}')
         assert scene.ids == [1, 2]
+        scene.close()
+
+    play(story)
+
+
+class Counting(FairScheduler):
+    """A scheduler that handles everything at once and keeps the costs."""
+
+    def __init__(self, handler: FakeRequestHandler) -> None:
+        super().__init__()
+        self.steps: list[tuple[int, int]] = []
+        """Number of requests so far, and the cost of each step."""
+        self._relay = handler
+
+    def run(self, peer: object, work: WorkSteps, on_done: object) -> bool:
+        self.steps += [(len(self._relay.story), cost) for cost in work]
+        return True
+
+
+def test_what_a_large_message_costs_is_paid_before_it_is_taken(play: Play) -> None:
+    async def story() -> None:
+        scene = Scene()
+        scheduler = Counting(scene.handler)
+        scene.ingress.share_limits(MemoryBudget(), scheduler)
+        large = PING.replace(b"}", b',"params":{"x":"%b"}}' % (b"y" * 2 * HEAVY_BYTES)) % 1
+        scene.say(large)
+        scene.hang_up()
+        await scene.ingress.run()
+
+        assert scene.ids == [1]
+        assert scheduler.steps == [(0, cost_of(len(large) - 1)), (1, 1)]
+        scene.close()
+
+    play(story)
+
+
+def test_the_messages_of_a_batch_are_taken_one_by_one(play: Play) -> None:
+    async def story() -> None:
+        scene = Scene()
+        scheduler = Counting(scene.handler)
+        scene.ingress.share_limits(MemoryBudget(), scheduler)
+        scene.say(b"[" + b",".join(PING.strip() % number for number in range(5)) + b"]\n")
+        scene.hang_up()
+        await scene.ingress.run()
+
+        assert [taken for taken, _ in scheduler.steps] == [1, 2, 3, 4, 5, 5]
+        assert [answer["id"] for answer in json.loads(scene.hear())] == [0, 1, 2, 3, 4]
         scene.close()
 
     play(story)

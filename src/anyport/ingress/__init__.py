@@ -1,1 +1,1 @@
-"""Connections in: where clients' bytes come from and go to."""
+"""Ingress: connections of clients, over stdio and HTTP."""

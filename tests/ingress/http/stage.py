@@ -1,7 +1,6 @@
-"""An ingress with visitors whose sockets are fakes, before a relay that only listens.
+"""An HTTP ingress with clients whose sockets are fakes, and a request handler that only records.
 
-Time passes when a test says so: the loop's clock is wound by hand, and everything that the
-ingress does by the clock happens as it would.
+The clock of the event loop is advanced by the test; timers fire as they would.
 """
 
 import asyncio
@@ -12,28 +11,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from anyport.config.schema import Token
-from anyport.ingress.http.door import Door
+from anyport.config.model import Token
+from anyport.ingress.http.access import AccessControl
+from anyport.ingress.http.connection import HttpConnection
 from anyport.ingress.http.endpoint import Endpoint
-from anyport.ingress.http.inlet import Inlet
-from anyport.ingress.http.older import OlderSessions
-from anyport.ingress.http.register import Register
-from anyport.ingress.http.reply import Reply
+from anyport.ingress.http.legacy_sse import LegacySseSessions
+from anyport.ingress.http.request_head import RequestHeadParser
+from anyport.ingress.http.responder import HttpResponder
 from anyport.ingress.http.server import SWEEP_SECONDS, HttpIngress
-from anyport.ingress.http.sessions import Sessions
-from anyport.ingress.http.visit import Reception
+from anyport.ingress.http.session_store import SessionStore
+from anyport.ingress.http.sessions import HttpSessions
 from anyport.protocol.exchange import Answered, Exchange
-from anyport.protocol.seal import KEY_BYTES, Seal
-from anyport.wire.events import EventSplitter
-from anyport.wire.framing import Overlong
-from anyport.wire.http import END, Chunks, ReplyHead, RequestHead, chunk, read_reply_head
-from tests.protocol.fakes import META, FakeRelay, request
+from anyport.protocol.quota import QuotaLimits
+from anyport.protocol.sealing import KEY_BYTES, Seal
+from anyport.wire.http1 import (
+    HEAD_END,
+    ChunkedDecoder,
+    RequestHead,
+    ResponseHead,
+    encode_chunk,
+    read_response_head,
+)
+from anyport.wire.lines import Overlong
+from anyport.wire.sse import EventSplitter
+from tests.protocol.fakes import META, FakeRequestHandler, request
 
 BOTH = "application/json, text/event-stream"
 
 
 class Clock(asyncio.SelectorEventLoop):
-    """A loop whose time can be moved on."""
+    """An event loop whose time can be advanced."""
 
     ahead = 0.0
 
@@ -42,20 +49,20 @@ class Clock(asyncio.SelectorEventLoop):
 
 
 class Transport:
-    """The gateway's end of a socket: what is written is kept, what is closed is told."""
+    """The gateway's end of a socket: keeps what is written."""
 
     def __init__(self) -> None:
         self.written = b""
         self.reading = True
         self.ended = False
         self.unsent = 0
-        """Bytes that the client has not taken."""
-        self.how: str | None = None
-        self.inlet: Inlet | None = None
+        """Bytes that the client has not read."""
+        self.closed_by: str | None = None
+        self.connection: HttpConnection | None = None
 
     def write(self, raw: bytes) -> None:
         assert not self.ended, "nothing can be written after the end"
-        if self.how is None:
+        if self.closed_by is None:
             self.written += raw
 
     def writelines(self, raws: list[bytes]) -> None:
@@ -74,7 +81,7 @@ class Transport:
         self.reading = True
 
     def is_closing(self) -> bool:
-        return self.how is not None
+        return self.closed_by is not None
 
     def close(self) -> None:
         self._end("closed")
@@ -82,22 +89,22 @@ class Transport:
     def abort(self) -> None:
         self._end("aborted")
 
-    def _end(self, how: str) -> None:
-        if self.how is None:
-            self.how = how
+    def _end(self, closed_by: str) -> None:
+        if self.closed_by is None:
+            self.closed_by = closed_by
             asyncio.get_running_loop().call_soon(self._lost)
 
     def _lost(self) -> None:
-        inlet, self.inlet = self.inlet, None
-        if inlet is not None:
-            inlet.connection_lost(None)
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.connection_lost(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """One reply, as far as it has come."""
+class HttpResponse:
+    """A response, as far as it was received."""
 
-    head: ReplyHead
+    head: ResponseHead
     body: bytes
     whole: bool
 
@@ -112,7 +119,7 @@ class Said:
 
     @property
     def events(self) -> list[tuple[str | None, bytes]]:
-        """Ids and contents of the events of a stream; comments do not count."""
+        """Ids and data of the events of a stream, without comments."""
         assert self.head.get("content-type") == "text/event-stream"
         reader = EventSplitter(1 << 20)
         found = []
@@ -123,143 +130,145 @@ class Said:
 
     @property
     def messages(self) -> list[Any]:
-        """What the events hold, but for those that only prime."""
+        """The messages of the events, without priming events."""
         return [json.loads(held) for _, held in self.events if held]
 
 
-class Visitor:
-    """One connection from a client."""
+class HttpClient:
+    """A client with one connection."""
 
     def __init__(self, stage: "Stage") -> None:
         self.transport = Transport()
-        self.inlet = Inlet(stage.ingress)
-        self.transport.inlet = self.inlet
-        self.inlet.connection_made(cast(Any, self.transport))
+        self.connection = HttpConnection(stage.ingress)
+        self.transport.connection = self.connection
+        self.connection.connection_made(cast(Any, self.transport))
 
     def send(self, *pieces: bytes) -> None:
-        """Send bytes, in these pieces."""
+        """Send bytes in these pieces."""
         for piece in pieces:
-            if self.transport.inlet is not None:
-                self.inlet.data_received(piece)
+            if self.transport.connection is not None:
+                self.connection.data_received(piece)
 
-    async def ask(self, raw: bytes) -> Said:
-        """Send a request; what has been said to it at once."""
-        before = len(self.replies)
+    async def ask(self, raw: bytes) -> HttpResponse:
+        """Send a request; returns the response that follows at once."""
+        before = len(self.responses)
         self.send(raw)
         await settle()
-        assert len(self.replies) > before, "nothing was answered"
-        return self.replies[-1]
+        assert len(self.responses) > before, "nothing was answered"
+        return self.responses[-1]
 
-    def leave(self) -> None:
-        """Close the connection."""
+    def disconnect(self) -> None:
         self.transport.close()
 
     @property
-    def replies(self) -> list[Said]:
-        """Everything that was answered, in order; the last may not be whole."""
-        said, raw = [], self.transport.written
+    def responses(self) -> list[HttpResponse]:
+        """All responses in order; the last may be incomplete."""
+        found: list[HttpResponse] = []
+        raw = self.transport.written
         while raw:
-            head, found, raw = raw.partition(END)
-            assert found, "half a head"
-            reply = read_reply_head(head)
-            if reply.status < 200:
+            raw_head, end, raw = raw.partition(HEAD_END)
+            assert end, "half a head"
+            head = read_response_head(raw_head)
+            if head.status < 200:
                 continue
-            if reply.chunked:
-                chunks = Chunks()
+            if head.chunked:
+                chunks = ChunkedDecoder()
                 body = b"".join(chunks.feed(raw))
-                raw, whole = chunks.rest, chunks.done
+                raw, whole = chunks.unused_data, chunks.done
             else:
-                length = reply.body_length or 0
+                length = head.body_length or 0
                 body, raw = raw[:length], raw[length:]
                 whole = len(body) == length
-            said.append(Said(head=reply, body=body, whole=whole))
-        return said
+            found.append(HttpResponse(head=head, body=body, whole=whole))
+        return found
 
     @property
-    def reply(self) -> Said:
-        """The one reply."""
-        (reply,) = self.replies
-        return reply
+    def response(self) -> HttpResponse:
+        """The only response."""
+        (response,) = self.responses
+        return response
 
 
 class Stage:
-    """The ingress, and what stands behind it."""
+    """The ingress, and the fakes behind it."""
 
     def __init__(
         self,
         *,
         tokens: tuple[Token, ...] = (),
         sessions_max: int = 100,
+        client_sessions_max: int = 100,
         idle_seconds: float = 600.0,
         state: Path | None = None,
     ) -> None:
-        self.relay = FakeRelay()
+        self.handler = FakeRequestHandler()
         self.address = ("", 0)
         self.flushed: list[int] = []
-        """How much had been written to anyone when the record was made safe."""
-        self.visitors: list[Visitor] = []
-        self.asides: list[tuple[RequestHead, bytes, Reply]] = []
-        door = Door(hosts=("localhost",), origins=(), tokens=tokens)
+        """Bytes written to any client when events were recorded."""
+        self.clients: list[HttpClient] = []
+        self.app_requests: list[tuple[RequestHead, bytes, HttpResponder]] = []
+        access = AccessControl(hosts=("localhost",), origins=(), tokens=tokens)
         seal = Seal([bytes(KEY_BYTES)])
         clock = asyncio.get_running_loop().time
-        self.sessions = Sessions(
-            self.relay,
+        limits = QuotaLimits(sessions_max, client_sessions_max)
+        self.sessions = HttpSessions(
+            self.handler,
             seal,
             os.urandom,
-            sessions_max=sessions_max,
+            limits=limits,
             idle_seconds=idle_seconds,
-            register=None if state is None else Register(state, clock),
+            store=None if state is None else SessionStore(state, clock, clock),
         )
-        self.older = OlderSessions(self.sessions, sessions_max)
+        self.legacy_sse = LegacySseSessions(self.sessions, limits)
         now = asyncio.get_running_loop().time()
-        self.endpoint = Endpoint(self.relay, self.sessions, self.older, now)
-        reception = Reception(door, {"default": None, "dev": None}, "default")
-        self.ingress = HttpIngress(reception, self.endpoint, self._aside, self._flush)
+        self.endpoint = Endpoint(self.handler, self.sessions, self.legacy_sse, now)
+        self.head_parser = RequestHeadParser(access, {"default": None, "dev": None}, "default")
+        self.ingress = HttpIngress(self.head_parser, self.endpoint, self._serve_app, self._flush)
 
-    def visitor(self) -> Visitor:
-        visitor = Visitor(self)
-        self.visitors.append(visitor)
-        return visitor
+    def client(self) -> HttpClient:
+        client = HttpClient(self)
+        self.clients.append(client)
+        return client
 
     def answer_at_once(self, result: bytes = b'{"n":1}') -> None:
-        """From now on everything is answered as soon as it is asked."""
-        self.relay.on_begin = lambda exchange: exchange.end(Answered(result))
+        """From now on answer every request at once."""
+        self.handler.on_begin = lambda exchange: exchange.end(Answered(result))
 
     @property
     def last(self) -> Exchange:
-        return self.relay.last
+        return self.handler.last
 
     async def open_session(
         self, revision: str = "2025-06-18", path: str = "/mcp/default", **fields: str
     ) -> str:
-        """The id of a new session."""
-        visitor = self.visitor()
-        said = await visitor.ask(post(hello(revision), path, **fields))
-        assert said.status == 200
-        id = said.head.get("mcp-session-id")
+        """Open a session; returns its id."""
+        client = self.client()
+        response = await client.ask(post(initialize_request(revision), path, **fields))
+        assert response.status == 200
+        id = response.head.get("mcp-session-id")
         assert id is not None
         note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         ready = post(note, path, mcp_session_id=id, mcp_protocol_version=revision, **fields)
-        assert (await visitor.ask(ready)).status == 202
-        visitor.leave()
+        assert (await client.ask(ready)).status == 202
+        client.disconnect()
         await settle()
         return id
 
-    def _aside(self, head: RequestHead, body: bytes, reply: Reply) -> None:
-        self.asides.append((head, body, reply))
+    def _serve_app(self, head: RequestHead, body: bytes, response: HttpResponder) -> None:
+        self.app_requests.append((head, body, response))
 
     def _flush(self) -> None:
-        self.flushed.append(sum(len(visitor.transport.written) for visitor in self.visitors))
+        self.flushed.append(sum(len(client.transport.written) for client in self.clients))
 
 
 async def settle() -> None:
-    """Let everything happen that happens at once."""
+    """Let the event loop run until nothing is left to do."""
     for _ in range(8):
         await asyncio.sleep(0)
 
 
-async def pass_by(seconds: float) -> None:
-    """Let time pass, a sweep at a time."""
+async def advance_clock(seconds: float) -> None:
+    """Advance the clock, one sweep at a time."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, Clock)
     while seconds > 0:
@@ -270,7 +279,7 @@ async def pass_by(seconds: float) -> None:
 
 
 def play(scene: Callable[["Stage"], Coroutine[Any, Any, None]], **settings: Any) -> None:
-    """Play a scene on a stage of its own."""
+    """Run a scene with a stage of its own."""
 
     async def whole() -> None:
         stage = Stage(**settings)
@@ -285,15 +294,15 @@ def play(scene: Callable[["Stage"], Coroutine[Any, Any, None]], **settings: Any)
         runner.run(whole())
 
 
-# Requests, as clients write them.
+# Requests as clients write them.
 
 
-def hello(revision: str = "2025-06-18", id: Any = "hello") -> Any:
+def initialize_request(revision: str = "2025-06-18", id: Any = "hello") -> Any:
     return request("initialize", {"protocolVersion": revision, "capabilities": {}}, id)
 
 
 def raw_request(verb: str, path: str, body: bytes | None, fields: dict[str, str]) -> bytes:
-    """A request; underscores in the names of fields are hyphens."""
+    """Encode a request; underscores in the names of fields become hyphens."""
     named = {"host": "localhost:1", **{n.replace("_", "-"): v for n, v in fields.items()}}
     lines = [f"{verb} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in named.items())]
     if body is not None:
@@ -302,7 +311,6 @@ def raw_request(verb: str, path: str, body: bytes | None, fields: dict[str, str]
 
 
 def post(message: Any, path: str = "/mcp/default", **fields: str) -> bytes:
-    """A legacy message."""
     body = message if isinstance(message, bytes) else json.dumps(message).encode()
     return raw_request(
         "POST", path, body, {"content-type": "application/json", "accept": BOTH, **fields}
@@ -310,14 +318,16 @@ def post(message: Any, path: str = "/mcp/default", **fields: str) -> bytes:
 
 
 def post_chunked(body: bytes, step: int = 7) -> bytes:
-    """A legacy message whose length nobody says."""
+    """A legacy message in chunked encoding."""
     head, _, _ = post(b"").partition(b"content-length")
     pieces = [body[at : at + step] for at in range(0, len(body), step)]
-    return head + b"transfer-encoding: chunked\r\n\r\n" + b"".join(map(chunk, [*pieces, b""]))
+    return (
+        head + b"transfer-encoding: chunked\r\n\r\n" + b"".join(map(encode_chunk, [*pieces, b""]))
+    )
 
 
 def post_modern(method: str, params: Any = None, id: Any = 1, **fields: str) -> bytes:
-    """A request of the era without handshake, its headers as they must be."""
+    """A modern request with the headers that it must have."""
     params = {"_meta": META, **(params or {})}
     named = params.get("name") or params.get("uri")
     about = {"mcp_protocol_version": "2026-07-28", "mcp_method": method}

@@ -1,4 +1,4 @@
-"""An application answers a request, whatever the client or the application do meanwhile."""
+"""The ASGI adapter, whatever client and application do in the meantime."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from anyport.ingress.http.asgi import UNSENT_BYTES_PAUSE, Application, serve_asgi
-from anyport.ingress.http.reply import Fields
+from anyport.ingress.http.responder import Fields
 from anyport.protocol.principal import LOCAL, Principal
-from anyport.wire.http import RequestHead
+from anyport.wire.http1 import RequestHead
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 START = {"type": "http.response.start", "status": 200, "headers": []}
 
 
-class Asked:
-    """One request, the way back, and what the task of the application raised."""
+class FakeResponder:
+    """One request, its responder, and what the task of the application raised."""
 
     def __init__(self, target: str = "/", method: str = "GET", body: bytes = b"") -> None:
         self.head = RequestHead(
@@ -46,12 +46,12 @@ class Asked:
     def finish(self) -> None:
         self.done.append(("finish",))
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         assert self.on_closed is not None
         self.on_closed()
 
     async def serve(self, app: Application) -> None:
-        """Have it answered; the task has ended then."""
+        """Serve a request; the task has ended afterwards."""
         async with asyncio.timeout(DEADLINE_SECONDS), asyncio.TaskGroup() as group:
 
             def spawn(work: Coroutine[Any, Any, None], name: str) -> None:
@@ -66,8 +66,8 @@ class Asked:
             self.raised.append(str(error))
 
 
-def served(app: Application, **request: Any) -> Asked:
-    asked = Asked(**request)
+def served(app: Application, **request: Any) -> FakeResponder:
+    asked = FakeResponder(**request)
     asyncio.run(asked.serve(app))
     return asked
 
@@ -132,7 +132,7 @@ def test_a_head_request_gets_no_pieces() -> None:
 
 
 def test_the_application_waits_for_a_client_that_reads_slowly() -> None:
-    asked = Asked()
+    asked = FakeResponder()
     written: list[int] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -153,13 +153,13 @@ def test_the_application_waits_for_a_client_that_reads_slowly() -> None:
 
 
 def test_a_client_that_leaves_ends_the_wait_and_is_sent_nothing_more() -> None:
-    asked = Asked()
+    asked = FakeResponder()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         await send(START)
         asked.unsent_bytes = UNSENT_BYTES_PAUSE + 1
-        asyncio.get_running_loop().call_soon(asked.leave)
+        asyncio.get_running_loop().call_soon(asked.disconnect)
         await send(body(b"one", more=True))
         assert await receive() == {"type": "http.disconnect"}
         await send(body(b"two"))
@@ -170,7 +170,7 @@ def test_a_client_that_leaves_ends_the_wait_and_is_sent_nothing_more() -> None:
     assert asked.raised == []
 
 
-def test_the_application_hears_of_the_end_once_it_has_answered() -> None:
+def test_the_application_gets_the_disconnect_once_it_has_answered() -> None:
     heard: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -212,10 +212,10 @@ async def has_two_heads(scope: Any, receive: Any, send: Any) -> None:
 def test_an_application_that_breaks_is_an_error_without_its_reason(app: Application) -> None:
     asked = served(app)
 
-    [(kind, status, told, fields)] = asked.done
+    [(kind, status, received, fields)] = asked.done
     assert (kind, status) == ("answer", 500)
     assert fields == [("content-type", "application/problem+json")]
-    assert b"secret" not in told
+    assert b"secret" not in received
     assert len(asked.raised) == 1
 
 

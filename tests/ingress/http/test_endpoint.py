@@ -1,23 +1,15 @@
-"""One URL for every revision: the message decides its era, and each era has its manners."""
+"""One URL for every revision: the message decides its era."""
 
 import hashlib
 from typing import Any
 
 import pytest
 
-from anyport.config.schema import Token
+from anyport.config.model import Token
 from anyport.protocol.exchange import Answered, Log, Progress
 from anyport.protocol.principal import LOCAL, Principal
-from anyport.protocol.revision import REVISIONS, UNNEGOTIATED, Revision
-from tests.ingress.http.stage import (
-    Stage,
-    delete,
-    get,
-    hello,
-    play,
-    post,
-    settle,
-)
+from anyport.protocol.revisions import REVISIONS, UNNEGOTIATED, Revision
+from tests.ingress.http.stage import Stage, delete, get, initialize_request, play, post, settle
 from tests.protocol.fakes import request
 
 TOKENS = tuple(
@@ -42,9 +34,9 @@ def test_a_legacy_request_without_a_session_is_answered_by_itself(
 ) -> None:
     async def scene(stage: Stage) -> None:
         stage.answer_at_once()
-        said = await stage.visitor().ask(post(request("tools/list"), **fields))
+        response = await stage.client().ask(post(request("tools/list"), **fields))
 
-        assert said.json == {"jsonrpc": "2.0", "id": 1, "result": {"n": 1}}
+        assert response.json == {"jsonrpc": "2.0", "id": 1, "result": {"n": 1}}
         caller = stage.last.caller
         assert (caller.session, caller.principal) == (None, LOCAL)
         assert caller.transport == "streamable-http"
@@ -56,11 +48,13 @@ def test_a_legacy_request_without_a_session_is_answered_by_itself(
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
 def test_a_revision_that_has_sessions_and_names_itself_needs_one(version: str) -> None:
     async def scene(stage: Stage) -> None:
-        said = await stage.visitor().ask(post(request("tools/list"), mcp_protocol_version=version))
+        response = await stage.client().ask(
+            post(request("tools/list"), mcp_protocol_version=version)
+        )
 
-        assert said.status == 400
-        assert said.json["id"] == 1
-        assert "Mcp-Session-Id" in said.json["error"]["message"]
+        assert response.status == 400
+        assert response.json["id"] == 1
+        assert "Mcp-Session-Id" in response.json["error"]["message"]
 
     play(scene)
 
@@ -79,22 +73,22 @@ def test_what_cannot_be_answered_is_refused_with_its_code(
     body: bytes, status: int, code: int
 ) -> None:
     async def scene(stage: Stage) -> None:
-        said = await stage.visitor().ask(post(body))
+        response = await stage.client().ask(post(body))
 
-        assert (said.status, said.json["error"]["code"]) == (status, code)
+        assert (response.status, response.json["error"]["code"]) == (status, code)
 
     play(scene)
 
 
-def test_a_notification_without_a_session_is_taken_and_concerns_nobody() -> None:
+def test_a_notification_about_requests_without_a_session_is_accepted_and_ignored() -> None:
     async def scene(stage: Stage) -> None:
-        asker = stage.visitor()
+        asker = stage.client()
         asker.send(post(request("tools/list")))
         note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
 
-        said = await stage.visitor().ask(post(note))
+        response = await stage.client().ask(post(note))
 
-        assert (said.status, said.body) == (202, b"")
+        assert (response.status, response.body) == (202, b"")
         assert not stage.last.ended
 
     play(scene)
@@ -104,18 +98,18 @@ def test_a_batch_without_a_session_is_answered_in_one_piece() -> None:
     async def scene(stage: Stage) -> None:
         stage.answer_at_once()
         batch = [request("tools/list", id=1), request("ping", id=2)]
-        said = await stage.visitor().ask(post(batch))
+        response = await stage.client().ask(post(batch))
 
-        assert [answer["id"] for answer in said.json] == [1, 2]
+        assert [answer["id"] for answer in response.json] == [1, 2]
 
     play(scene)
 
 
 def test_a_batch_of_notifications_has_no_answer() -> None:
     async def scene(stage: Stage) -> None:
-        said = await stage.visitor().ask(post([{"jsonrpc": "2.0", "method": "x"}]))
+        response = await stage.client().ask(post([{"jsonrpc": "2.0", "method": "x"}]))
 
-        assert (said.status, said.body) == (202, b"")
+        assert (response.status, response.body) == (202, b"")
 
     play(scene)
 
@@ -124,9 +118,28 @@ def test_a_batch_of_notifications_has_no_answer() -> None:
 def test_revisions_without_batches_refuse_them(version: str) -> None:
     async def scene(stage: Stage) -> None:
         batch = [request("tools/list")]
-        said = await stage.visitor().ask(post(batch, mcp_protocol_version=version))
+        response = await stage.client().ask(post(batch, mcp_protocol_version=version))
 
-        assert (said.status, said.json["error"]["code"]) == (400, -32600)
+        assert (response.status, response.json["error"]["code"]) == (400, -32600)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18", "2026-07-28"])
+@pytest.mark.parametrize("in_session", [False, True])
+def test_half_an_array_is_no_json_whether_there_are_batches_or_not(
+    version: str, in_session: bool
+) -> None:
+    async def scene(stage: Stage) -> None:
+        client = stage.client()
+        fields = {"mcp_protocol_version": version}
+        if in_session:
+            opened = await client.ask(post(initialize_request("2025-06-18")))
+            fields["mcp_session_id"] = opened.head.get("mcp-session-id") or ""
+
+        response = await client.ask(post(b"[1,2", **fields))
+
+        assert (response.status, response.json["error"]["code"]) == (400, -32700)
 
     play(scene)
 
@@ -136,15 +149,15 @@ def test_revisions_without_batches_refuse_them(version: str) -> None:
 
 def test_a_session_is_opened_by_a_handshake_and_named_from_then_on() -> None:
     async def scene(stage: Stage) -> None:
-        visitor = stage.visitor()
-        said = await visitor.ask(post(hello("2025-06-18")))
-        id = said.head.get("mcp-session-id")
+        client = stage.client()
+        response = await client.ask(post(initialize_request("2025-06-18")))
+        id = response.head.get("mcp-session-id")
         assert id is not None
-        assert said.json["result"]["protocolVersion"] == "2025-06-18"
+        assert response.json["result"]["protocolVersion"] == "2025-06-18"
 
         stage.answer_at_once()
         asked = post(request("tools/list"), mcp_session_id=id, mcp_protocol_version="2025-06-18")
-        assert (await visitor.ask(asked)).json["result"] == {"n": 1}
+        assert (await client.ask(asked)).json["result"] == {"n": 1}
 
         session = stage.last.caller.session
         assert session is not None
@@ -155,11 +168,11 @@ def test_a_session_is_opened_by_a_handshake_and_named_from_then_on() -> None:
 
 def test_a_client_that_takes_streams_alone_gets_its_handshake_as_one() -> None:
     async def scene(stage: Stage) -> None:
-        said = await stage.visitor().ask(post(hello(), accept="text/event-stream"))
+        response = await stage.client().ask(post(initialize_request(), accept="text/event-stream"))
 
-        assert said.head.get("mcp-session-id") is not None
-        assert said.messages[0]["id"] == "hello"
-        assert said.whole
+        assert response.head.get("mcp-session-id") is not None
+        assert response.messages[0]["id"] == "hello"
+        assert response.whole
 
     play(scene)
 
@@ -168,10 +181,10 @@ def test_a_client_that_takes_streams_alone_gets_its_handshake_as_one() -> None:
 def test_a_session_that_is_not_there_is_not_found(raw: Any) -> None:
     async def scene(stage: Stage) -> None:
         message = (request("tools/list"),) if raw is post else ()
-        said = await stage.visitor().ask(raw(*message, mcp_session_id="no-such"))
+        response = await stage.client().ask(raw(*message, mcp_session_id="no-such"))
 
-        assert said.status == 404
-        assert said.json["error"]["code"] == -32001
+        assert response.status == 404
+        assert response.json["error"]["code"] == -32001
 
     play(scene)
 
@@ -179,7 +192,7 @@ def test_a_session_that_is_not_there_is_not_found(raw: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "who"), [("/mcp/default", "other"), ("/mcp/dev", "me")], ids=["principal", "profile"]
 )
-def test_a_session_of_somebody_else_or_somewhere_else_is_not_found(path: str, who: str) -> None:
+def test_a_session_of_another_principal_or_profile_is_not_found(path: str, who: str) -> None:
     async def scene(stage: Stage) -> None:
         id = await stage.open_session(authorization="Bearer me")
         fields = {"mcp_session_id": id, "authorization": f"Bearer {who}"}
@@ -190,27 +203,27 @@ def test_a_session_of_somebody_else_or_somewhere_else_is_not_found(path: str, wh
             get(path, **fields),
             delete(path, **fields),
         ):
-            assert (await stage.visitor().ask(raw)).status == 404
-        assert stage.relay.exchanges == []
+            assert (await stage.client().ask(raw)).status == 404
+        assert stage.handler.exchanges == []
 
         fields["authorization"] = "Bearer me"
         stage.answer_at_once()
-        mine = await stage.visitor().ask(post(request("tools/list"), **fields))
+        mine = await stage.client().ask(post(request("tools/list"), **fields))
         assert mine.status == 200
         assert stage.last.caller.principal == Principal("token", "me")
 
     play(scene, tokens=TOKENS)
 
 
-def test_a_version_that_nobody_knows_is_refused_in_a_session() -> None:
+def test_an_unknown_version_is_refused_in_a_session() -> None:
     async def scene(stage: Stage) -> None:
         id = await stage.open_session()
-        said = await stage.visitor().ask(
+        response = await stage.client().ask(
             post(request("tools/list"), mcp_session_id=id, mcp_protocol_version="1999-01-01")
         )
 
-        assert said.status == 400
-        assert "1999-01-01" in said.json["error"]["message"]
+        assert response.status == 400
+        assert "1999-01-01" in response.json["error"]["message"]
 
     play(scene)
 
@@ -218,22 +231,22 @@ def test_a_version_that_nobody_knows_is_refused_in_a_session() -> None:
 def test_what_happens_before_the_answer_makes_it_a_stream() -> None:
     async def scene(stage: Stage) -> None:
         id = await stage.open_session()
-        visitor = stage.visitor()
+        client = stage.client()
         params = {"name": "a", "_meta": {"progressToken": "t"}}
-        visitor.send(post(request("tools/call", params), mcp_session_id=id))
+        client.send(post(request("tools/call", params), mcp_session_id=id))
         exchange = stage.last
-        exchange.tell(exchange, Progress(b'{"progressToken":1,"progress":1}'))
+        exchange.deliver(exchange, Progress(b'{"progressToken":1,"progress":1}'))
         await settle()
-        assert not visitor.reply.whole
-        exchange.tell(exchange, Log(b'{"level":"info"}'))
+        assert not client.response.whole
+        exchange.deliver(exchange, Log(b'{"level":"info"}'))
         exchange.end(Answered(b"{}"))
         await settle()
 
-        progress, log, answer = visitor.reply.messages
+        progress, log, answer = client.response.messages
         assert progress["params"] == {"progressToken": "t", "progress": 1}
         assert log["method"] == "notifications/message"
         assert answer["result"] == {}
-        assert visitor.reply.whole
+        assert client.response.whole
 
     play(scene)
 
@@ -242,18 +255,18 @@ def test_a_disconnect_is_no_cancellation_and_the_answer_can_be_fetched() -> None
     async def scene(stage: Stage) -> None:
         id = await stage.open_session("2025-11-25")
         fields = {"mcp_session_id": id, "mcp_protocol_version": "2025-11-25"}
-        visitor = stage.visitor()
-        visitor.send(post(request("tools/list"), **fields))
+        client = stage.client()
+        client.send(post(request("tools/list"), **fields))
         exchange = stage.last
-        exchange.tell(exchange, Log(b'{"level":"info"}'))
+        exchange.deliver(exchange, Log(b'{"level":"info"}'))
         await settle()
-        seen = [event for event, _ in visitor.reply.events]
-        visitor.leave()
+        seen = [event for event, _ in client.response.events]
+        client.disconnect()
         await settle()
         assert not exchange.ended
         exchange.end(Answered(b'{"n":1}'))
 
-        again = await stage.visitor().ask(get(**fields, last_event_id=str(seen[-1])))
+        again = await stage.client().ask(get(**fields, last_event_id=str(seen[-1])))
 
         assert [message["result"] for message in again.messages] == [{"n": 1}]
         assert again.whole
@@ -265,17 +278,17 @@ def test_resuming_one_stream_brings_nothing_of_another() -> None:
     async def scene(stage: Stage) -> None:
         id = await stage.open_session("2025-11-25")
         fields = {"mcp_session_id": id, "mcp_protocol_version": "2025-11-25"}
-        first, second = stage.visitor(), stage.visitor()
-        for number, visitor in enumerate((first, second)):
-            visitor.send(post(request("tools/list", id=number), **fields))
-            stage.last.tell(stage.last, Log(b'{"of":%d}' % number))
+        first, second = stage.client(), stage.client()
+        for number, client in enumerate((first, second)):
+            client.send(post(request("tools/list", id=number), **fields))
+            stage.last.deliver(stage.last, Log(b'{"of":%d}' % number))
         await settle()
-        primed = first.reply.events[0][0]
-        first.leave()
-        second.leave()
+        primed = first.response.events[0][0]
+        first.disconnect()
+        second.disconnect()
         await settle()
 
-        again = await stage.visitor().ask(get(**fields, last_event_id=str(primed)))
+        again = await stage.client().ask(get(**fields, last_event_id=str(primed)))
 
         assert [message["params"] for message in again.messages] == [{"of": 0}]
         assert not again.whole
@@ -286,15 +299,15 @@ def test_resuming_one_stream_brings_nothing_of_another() -> None:
 def test_a_cancelled_request_ends_its_response() -> None:
     async def scene(stage: Stage) -> None:
         id = await stage.open_session()
-        asker = stage.visitor()
+        asker = stage.client()
         asker.send(post(request("tools/list", id=5), mcp_session_id=id))
         params = {"requestId": 5, "reason": "enough"}
         note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
 
-        assert (await stage.visitor().ask(post(note, mcp_session_id=id))).status == 202
+        assert (await stage.client().ask(post(note, mcp_session_id=id))).status == 202
 
         assert stage.last.ended
-        assert asker.reply.json["error"]["code"] == -32800
+        assert asker.response.json["error"]["code"] == -32800
 
     play(scene)
 
@@ -302,16 +315,17 @@ def test_a_cancelled_request_ends_its_response() -> None:
 def test_a_batch_of_a_session_that_has_them_is_answered_together() -> None:
     async def scene(stage: Stage) -> None:
         id = await stage.open_session("2025-03-26")
-        visitor = stage.visitor()
-        visitor.send(post([request("tools/list", id=n) for n in (1, 2)], mcp_session_id=id))
-        first, second = stage.relay.exchanges
+        client = stage.client()
+        client.send(post([request("tools/list", id=n) for n in (1, 2)], mcp_session_id=id))
+        await settle()
+        first, second = stage.handler.exchanges
         second.end(Answered(b"{}"))
         await settle()
-        assert visitor.replies == []
+        assert client.responses == []
         first.end(Answered(b"{}"))
         await settle()
 
-        assert [answer["id"] for answer in visitor.reply.json] == [2, 1]
+        assert [answer["id"] for answer in client.response.json] == [2, 1]
 
     play(scene)
 
@@ -319,14 +333,15 @@ def test_a_batch_of_a_session_that_has_them_is_answered_together() -> None:
 def test_a_batch_of_which_all_was_cancelled_still_ends_its_response() -> None:
     async def scene(stage: Stage) -> None:
         id = await stage.open_session("2025-03-26")
-        visitor = stage.visitor()
-        visitor.send(post([request("tools/list", id=n) for n in (1, 2)], mcp_session_id=id))
+        client = stage.client()
+        client.send(post([request("tools/list", id=n) for n in (1, 2)], mcp_session_id=id))
+        await settle()
         for number in (1, 2):
             params = {"requestId": number}
             note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
-            await stage.visitor().ask(post(note, mcp_session_id=id))
+            await stage.client().ask(post(note, mcp_session_id=id))
 
-        assert [answer["error"]["code"] for answer in visitor.reply.json] == [-32800, -32800]
+        assert [answer["error"]["code"] for answer in client.response.json] == [-32800, -32800]
 
     play(scene)
 
@@ -334,8 +349,8 @@ def test_a_batch_of_which_all_was_cancelled_still_ends_its_response() -> None:
 def test_a_delete_without_a_session_is_no_method_here() -> None:
     async def scene(stage: Stage) -> None:
         for fields in ({}, {"mcp_protocol_version": "2026-07-28"}):
-            said = await stage.visitor().ask(delete(**fields))
+            response = await stage.client().ask(delete(**fields))
 
-            assert (said.status, said.head.get("allow")) == (405, "POST")
+            assert (response.status, response.head.get("allow")) == (405, "POST")
 
     play(scene)

@@ -1,1 +1,1 @@
-"""Clients over HTTP: connections, sessions, streams, and the door they come through."""
+"""Ingress over HTTP: connections, access control, sessions, streams."""

@@ -1,7 +1,7 @@
-"""Lets an ASGI application answer one request.
+"""ASGI adapter: lets an ASGI application answer a request that is not MCP.
 
-For what is not MCP: an application costs more for one request than a whole MCP call does, and is
-pleasant to write. It knows nothing of the application, and imports no framework.
+ASGI costs more per request than a whole MCP call, but management API and console are easier to
+write with it. No framework is imported here.
 """
 
 import asyncio
@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMap
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
-from anyport.ingress.http.reply import Reply
-from anyport.wire.http import RequestHead
+from anyport.ingress.http.responder import HttpResponder
+from anyport.wire.http1 import RequestHead
 
 UNSENT_BYTES_PAUSE: Final = 256 * 1024
-"""An answer in pieces waits while its client has so many of them to take."""
+"""A streamed response waits while more bytes than this are unsent."""
 
 DRAIN_SECONDS: Final = 0.05
-"""How often a waiting answer looks whether its client has taken something."""
+"""How often a waiting response checks for progress."""
 
 Message: TypeAlias = MutableMapping[str, Any]
 Application: TypeAlias = Callable[
@@ -26,55 +26,57 @@ Application: TypeAlias = Callable[
 """An ASGI 3 application."""
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None], str], None]
-"""Runs a task that someone waits for, and that may raise."""
+"""Runs a task whose exceptions are reported."""
 
-FRAMING: Final = frozenset({"content-length", "transfer-encoding", "connection", "keep-alive"})
-"""Fields that are the connection's to say, not the application's."""
+FRAMING_FIELDS: Final = frozenset(
+    {"content-length", "transfer-encoding", "connection", "keep-alive"}
+)
+"""Header fields that belong to the connection, not to the application."""
 
-BROKE: Final = (
+FAILED_BODY: Final = (
     b'{"type":"about:blank","title":"Internal Server Error","status":500,'
     b'"detail":"The gateway failed to answer this request; its standard error says why"}'
 )
 
 
 def serve_asgi(
-    app: Application, head: RequestHead, body: bytes, reply: Reply, spawn: Spawn
+    app: Application, head: RequestHead, body: bytes, reply: HttpResponder, spawn: Spawn
 ) -> None:
-    """Have the application answer; what it raises goes to the task that `spawn` runs."""
+    """Have the application answer a request, in a task."""
     exchange = _Exchange(head, body, reply)
     spawn(exchange.run(app), f"{head.method} {head.target.partition('?')[0]}")
 
 
 class _Exchange:
-    """One request to the application, and its answer."""
+    """One request and response of the application."""
 
-    def __init__(self, head: RequestHead, body: bytes, reply: Reply) -> None:
+    def __init__(self, head: RequestHead, body: bytes, reply: HttpResponder) -> None:
         self._head = head
         self._body: bytes | None = body
         self._reply = reply
-        self._gone = asyncio.Event()
-        """The client has left, or has its answer."""
+        self._closed = asyncio.Event()
+        """Set when the client has disconnected, or the response is complete."""
         self._status = 0
         self._fields: list[tuple[str, str]] = []
         self._streaming = False
-        reply.on_closed = self._gone.set
+        reply.on_closed = self._closed.set
 
     async def run(self, app: Application) -> None:
         try:
             await app(self._scope(), self._receive, self._send)
-            if not self._gone.is_set():
+            if not self._closed.is_set():
                 raise RuntimeError("the application left its answer unfinished")
         finally:
-            # It broke, or was cancelled, on the way.
-            if not self._gone.is_set():
-                self._break_off()
+            # The application failed, or was cancelled, before the response was complete.
+            if not self._closed.is_set():
+                self._abort()
 
     def _scope(self) -> Message:
         head = self._head
         raw_path, _, query = head.target.partition("?")
         return {
             "type": "http",
-            # 2.3: an application looks out for the disconnect by itself while it streams.
+            # 2.3: the application listens for the disconnect itself while it streams.
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": "1.1",
             "method": head.method,
@@ -95,24 +97,26 @@ class _Exchange:
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
-        await self._gone.wait()
+        await self._closed.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Message) -> None:
-        if self._gone.is_set():
-            return  # As ASGI wants it: who speaks to a client that has left is not to blame.
+        if self._closed.is_set():
+            return  # ASGI: a send after the disconnect is a no-op.
         match message["type"]:
             case "http.response.start" if not self._status:
                 self._status = message["status"]
-                self._fields = _fields(message.get("headers", ()))
+                self._fields = _header_fields(message.get("headers", ()))
             case "http.response.body" if self._status:
-                await self._piece(message.get("body", b""), more=message.get("more_body", False))
+                await self._send_body(
+                    message.get("body", b""), more=message.get("more_body", False)
+                )
             case kind:
                 raise RuntimeError(f"the application sent {kind} out of turn")
 
-    async def _piece(self, piece: bytes, *, more: bool) -> None:
+    async def _send_body(self, piece: bytes, *, more: bool) -> None:
         if not more and not self._streaming:
-            self._gone.set()
+            self._closed.set()
             self._reply.answer(self._status, piece, self._fields)
             return
         if not self._streaming:
@@ -121,29 +125,29 @@ class _Exchange:
         if piece and self._head.method != "HEAD":
             self._reply.write(piece)
         if more:
-            await self._drained()
+            await self._wait_drained()
         else:
-            self._gone.set()
+            self._closed.set()
             self._reply.finish()
 
-    async def _drained(self) -> None:
-        """Wait until the client has taken most of what was written, or has left."""
-        await asyncio.sleep(0)  # What is written leaves us at the end of a turn of the loop.
-        while self._reply.unsent_bytes > UNSENT_BYTES_PAUSE and not self._gone.is_set():
+    async def _wait_drained(self) -> None:
+        """Wait until the client has read most of what was written, or has disconnected."""
+        await asyncio.sleep(0)  # Writes go out at the end of a turn of the event loop.
+        while self._reply.unsent_bytes > UNSENT_BYTES_PAUSE and not self._closed.is_set():
             try:
                 async with asyncio.timeout(DRAIN_SECONDS):
-                    await self._gone.wait()
+                    await self._closed.wait()
             except TimeoutError:
                 continue
 
-    def _break_off(self) -> None:
-        self._gone.set()
+    def _abort(self) -> None:
+        self._closed.set()
         if self._streaming:
             self._reply.finish()
         else:
-            self._reply.answer(500, BROKE, [("content-type", "application/problem+json")])
+            self._reply.answer(500, FAILED_BODY, [("content-type", "application/problem+json")])
 
 
-def _fields(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+def _header_fields(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
     named = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers]
-    return [(name, value) for name, value in named if name not in FRAMING]
+    return [(name, value) for name, value in named if name not in FRAMING_FIELDS]

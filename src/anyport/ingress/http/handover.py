@@ -1,12 +1,12 @@
-"""The listening sockets of a gateway, handed from one process to the next.
+"""Handover: a restart passes the listening sockets from the old process to the new one.
 
-A gateway offers them on a private socket in the state directory. Its successor takes them when
-it is ready to serve, accepts connections, and says so; only then does the one before stop to
-accept. In between both do: the queue of new connections is the same, and nobody is refused.
-Should the successor die on the way, nothing has changed.
+The running gateway offers its sockets on a private Unix socket in the state directory. The new
+process takes them when it is ready to serve, accepts connections, and confirms; only then does the
+old one stop accepting. In between both accept from the same queue, so no connection is refused. If
+the new process dies on the way, nothing has changed.
 
-Both speak JSON, one note a line, and only to processes of the same user. They may be of
-different versions: what one does not know, it ignores. What is served is not known here.
+Messages are JSON, one per line, between processes of the same user. The processes may be of
+different versions: unknown members are ignored.
 """
 
 import asyncio
@@ -20,93 +20,96 @@ from typing import Final, cast
 
 import msgspec
 
-from anyport.record.segments import make_private_directory
+from anyport.ingress.http.sessions import HttpSession, HttpSessions
+from anyport.record.journal.segments import make_private_directory
+from anyport.wire import jsonrpc
+from anyport.wire.jsonrpc import Failure, Notification, Result
 
 PATH_BYTES_MAX: Final = 103
-"""What every system takes as the path of a socket; a longer one is reached another way."""
-NOTE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""A client's message may be in a note, written as text."""
+"""The longest socket path that every system accepts; longer ones take a detour."""
+MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""A message may contain a message of a client."""
 SOCKETS_MAX: Final = 16
-"""A name stands for a few addresses at most."""
+"""A host name stands for a few addresses at most."""
 ANSWER_SECONDS_MAX: Final = 5.0
-"""A gateway that runs answers its successor at once."""
+"""A running gateway answers at once."""
 
-_CREDENTIALS: Final = struct.Struct("3i")  # Process, user and group; see unix(7).
+_CREDENTIALS: Final = struct.Struct("3i")  # pid, uid, gid: see unix(7).
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one process tells the other."""
+class HandoverMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A message between the old and the new process."""
 
     pid: int = 0
     listens: tuple[str, int] | None = None
-    """Where the one before listens: its first words."""
+    """The listen address of the old process; first message only."""
     take: bool = False
-    """The successor is ready."""
+    """The new process is ready for the sockets."""
     sockets: int = 0
-    """So many come along with this note."""
+    """Number of sockets sent along with this message."""
     accepting: bool = False
-    """The successor accepts connections."""
+    """The new process accepts connections."""
     session: str = ""
-    """The id of the session that the rest is about; alone: the register says something new."""
+    """The id of the session that `frame` belongs to; without a frame, its stored state has
+    changed."""
     frame: str = ""
-    """What the session's client said."""
+    """A message from the session's client."""
 
 
-_decode: Final = msgspec.json.Decoder(Note).decode
+_decode: Final = msgspec.json.Decoder(HandoverMessage).decode
 
 
-class Unwilling(Exception):
-    """There is a gateway, and it does not hand over; the text says what to do."""
+class HandoverRefused(Exception):
+    """A gateway is running and does not hand over; the text says what to do."""
 
 
-class Line(asyncio.Protocol):
-    """One end of the conversation between two processes."""
+class HandoverChannel(asyncio.Protocol):
+    """Connection between the old and the new process."""
 
     def __init__(
-        self, heard: "Callable[[Line, Note], None]", gone: "Callable[[Line], None]"
+        self,
+        on_message: "Callable[[HandoverChannel, HandoverMessage], None]",
+        on_lost: "Callable[[HandoverChannel], None]",
     ) -> None:
-        self._heard = heard
-        self._gone = gone
-        self._held = b""
+        self._on_message = on_message
+        self._on_lost = on_lost
+        self._buffer = b""
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The other is there; if it is somebody else's process, it is hung up on."""
+        """Close the connection unless the peer belongs to the same user."""
         self._transport = cast(asyncio.Transport, transport)
-        with self._socket() as line:
-            if not _is_ours(line):
-                self.hang_up()
+        with self._socket() as sock:
+            if not _is_own_user(sock):
+                self.close()
 
     def data_received(self, data: bytes) -> None:
-        """Some of what it says."""
-        *lines, self._held = (self._held + data).split(b"\n")
-        if len(self._held) > NOTE_BYTES_MAX:
-            self.hang_up()
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        if len(self._buffer) > MESSAGE_BYTES_MAX:
+            self.close()
         for line in lines:
             with suppress(msgspec.DecodeError):
-                self._heard(self, _decode(line))
+                self._on_message(self, _decode(line))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has gone."""
         self._transport = None
-        self._gone(self)
+        self._on_lost(self)
 
-    def say(self, note: Note) -> None:
-        """Tell it something, if it is still there."""
+    def send(self, message: HandoverMessage) -> None:
+        """Send a message, if the peer is still connected."""
         if self._transport is not None:
-            self._transport.write(_encoded(note))
+            self._transport.write(_encode(message))
 
-    def give(self, descriptors: list[int]) -> None:
-        """Hand over open sockets.
+    def send_sockets(self, descriptors: list[int]) -> None:
+        """Send open sockets.
 
         Raises:
             OSError: they cannot be sent.
         """
-        with self._socket() as line:
-            socket.send_fds(line, [_encoded(Note(sockets=len(descriptors)))], descriptors)
+        with self._socket() as sock:
+            socket.send_fds(sock, [_encode(HandoverMessage(sockets=len(descriptors)))], descriptors)
 
-    def hang_up(self) -> None:
-        """Say nothing more."""
+    def close(self) -> None:
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
@@ -116,201 +119,212 @@ class Line(asyncio.Protocol):
         """The socket itself, for what a transport cannot do."""
         if self._transport is None:
             raise OSError("it has gone")
-        theirs = self._transport.get_extra_info("socket")
-        with socket.socket(fileno=os.dup(theirs.fileno())) as line:
-            yield line
+        transport_socket = self._transport.get_extra_info("socket")
+        with socket.socket(fileno=os.dup(transport_socket.fileno())) as sock:
+            yield sock
 
 
-class Offer:
-    """What a gateway that runs does for its successor."""
+class HandoverOffer:
+    """The old process: offers its listening sockets to a new one."""
 
     def __init__(
         self,
         path: Path,
         listens: tuple[str, int],
         descriptors: Callable[[], list[int]],
-        taken: Callable[[Line, int], None],
+        on_taken_over: Callable[[HandoverChannel, int], None],
     ) -> None:
         self._path = path
         self._listens = listens
         self._descriptors = descriptors
-        self._taken = taken
-        """Called with the line to the successor and its process id, once that accepts."""
+        self._on_taken_over = on_taken_over
+        """Called with the channel and the process id of the new process, once that accepts
+        connections."""
         self._server: asyncio.AbstractServer | None = None
-        self._made: os.stat_result | None = None
-        self._lines: set[Line] = set()
-        self._taker: Line | None = None
-        self.heard: Callable[[Line, Note], None] | None = None
-        """Gets all that is said once the successor accepts."""
+        self._socket_stat: os.stat_result | None = None
+        self._channels: set[HandoverChannel] = set()
+        self._successor: HandoverChannel | None = None
+        self.on_message: Callable[[HandoverChannel, HandoverMessage], None] | None = None
+        """Receives the messages of the new process from then on."""
 
     async def open(self) -> None:
-        """Be there for a successor, in place of whoever was there before.
+        """Listen for a new process, replacing the socket of a previous one.
 
         Raises:
-            OSError: there can be no socket.
+            OSError: the socket cannot be created.
         """
         make_private_directory(self._path.parent)
-        scratch = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-        offered = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        temporary_path = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            with _reachable(scratch) as address:
-                offered.bind(address)
-            # Nobody can connect before somebody listens.
-            scratch.chmod(0o600)
+            with _short_socket_path(temporary_path) as address:
+                sock.bind(address)
+            # Before `listen`, so that no other user can connect.
+            temporary_path.chmod(0o600)
             loop = asyncio.get_running_loop()
-            self._server = await loop.create_unix_server(self._line, sock=offered)
-            scratch.replace(self._path)
-            self._made = self._path.stat()
+            self._server = await loop.create_unix_server(self._make_channel, sock=sock)
+            temporary_path.replace(self._path)
+            self._socket_stat = self._path.stat()
         except OSError:
             self.close()
-            offered.close()
+            sock.close()
             with suppress(OSError):
-                scratch.unlink()
+                temporary_path.unlink()
             raise
 
     def close(self) -> None:
-        """Offer nothing any more; whoever was there is gone for the others."""
+        """Stop offering, and remove the socket file."""
         if self._server is not None:
             self._server.close()
-        for line in self._lines:
-            line.hang_up()
+        for channel in self._channels:
+            channel.close()
         with suppress(OSError):
-            # After a restart another's lies there.
-            if self._made is not None and os.path.samestat(self._made, self._path.stat()):
+            # Another process may have replaced it since.
+            if self._socket_stat is not None and os.path.samestat(
+                self._socket_stat, self._path.stat()
+            ):
                 self._path.unlink()
 
-    def _line(self) -> Line:
-        greeting = Note(pid=os.getpid(), listens=self._listens)
-        line = _Greeting(self._hear, self._lose, greeting)
-        self._lines.add(line)
-        return line
+    def _make_channel(self) -> HandoverChannel:
+        greeting = HandoverMessage(pid=os.getpid(), listens=self._listens)
+        channel = _GreetingChannel(self._handle_message, self._on_lost, greeting)
+        self._channels.add(channel)
+        return channel
 
-    def _hear(self, line: Line, note: Note) -> None:
-        if note.take and self._taker is None:
-            self._taker = line
+    def _handle_message(self, channel: HandoverChannel, message: HandoverMessage) -> None:
+        if message.take and self._successor is None:
+            self._successor = channel
             try:
-                line.give(self._descriptors())
+                channel.send_sockets(self._descriptors())
             except OSError:
-                line.hang_up()
-        elif line is not self._taker:
-            line.hang_up()  # There is one successor.
-        elif note.accepting:
-            self._taken(line, note.pid)
-        elif self.heard is not None:
-            self.heard(line, note)
+                channel.close()
+        elif channel is not self._successor:
+            channel.close()  # One successor only.
+        elif message.accepting:
+            self._on_taken_over(channel, message.pid)
+        elif self.on_message is not None:
+            self.on_message(channel, message)
 
-    def _lose(self, line: Line) -> None:
-        self._lines.discard(line)
-        if line is self._taker:
-            self._taker = None
+    def _on_lost(self, channel: HandoverChannel) -> None:
+        self._channels.discard(channel)
+        if channel is self._successor:
+            self._successor = None
 
 
-class _Greeting(Line):
-    """A line on which something is said first."""
+class _GreetingChannel(HandoverChannel):
+    """A channel that sends a greeting first."""
 
     def __init__(
-        self, heard: Callable[[Line, Note], None], gone: Callable[[Line], None], first: Note
+        self,
+        on_message: Callable[[HandoverChannel, HandoverMessage], None],
+        on_lost: Callable[[HandoverChannel], None],
+        greeting: HandoverMessage,
     ) -> None:
-        super().__init__(heard, gone)
-        self._first = first
+        super().__init__(on_message, on_lost)
+        self._greeting = greeting
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.say(self._first)
+        self.send(self._greeting)
 
 
 class Predecessor:
-    """The gateway that runs already, as its successor sees it; waits for its answers."""
+    """The new process: connection to the running gateway, with blocking I/O until both serve."""
 
-    def __init__(self, line: socket.socket) -> None:
-        self._line = line
-        self._held = b""
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._buffer = b""
         self.pid = 0
         self.listens: tuple[str, int] | None = None
 
     @classmethod
     def find(cls, path: Path) -> "Predecessor | None":
-        """Whoever offers sockets there; None if nobody does.
+        """Connect to the gateway that offers sockets at this path; None if there is none.
 
         Raises:
-            Unwilling: somebody is there, and cannot be talked to.
+            HandoverRefused: it is running, but no handover is possible.
         """
-        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        line.settimeout(ANSWER_SECONDS_MAX)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(ANSWER_SECONDS_MAX)
         try:
-            with _reachable(path) as address:
-                line.connect(address)
+            with _short_socket_path(path) as address:
+                sock.connect(address)
         except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
-            line.close()
+            sock.close()
             return None
         except OSError as error:
-            line.close()
+            sock.close()
             reason = error.strerror or type(error).__name__
-            raise Unwilling(f"the gateway that runs here cannot be reached: {reason}") from None
-        found = cls(line)
-        if not _is_ours(line):
-            found.close()
-            raise Unwilling("the gateway that runs here is another user's: stop it first")
-        greeting = found._next()
+            raise HandoverRefused(
+                f"the gateway that runs here cannot be reached: {reason}"
+            ) from None
+        predecessor = cls(sock)
+        if not _is_own_user(sock):
+            predecessor.close()
+            raise HandoverRefused("the gateway that runs here is another user's: stop it first")
+        greeting = predecessor._read_message()
         if greeting is None:
-            found.close()
-            raise Unwilling("the gateway that runs here does not answer: stop it first")
-        found.pid, found.listens = greeting.pid, greeting.listens
-        return found
+            predecessor.close()
+            raise HandoverRefused("the gateway that runs here does not answer: stop it first")
+        predecessor.pid, predecessor.listens = greeting.pid, greeting.listens
+        return predecessor
 
-    def take(self) -> list[socket.socket]:
-        """Its listening sockets; none if it has gone meanwhile."""
+    def take_sockets(self) -> list[socket.socket]:
+        """Take the listening sockets; none if the old process has exited."""
         try:
-            self._line.sendall(_encoded(Note(take=True, pid=os.getpid())))
-            raw, descriptors, _, _ = socket.recv_fds(self._line, 4096, SOCKETS_MAX)
+            self._socket.sendall(_encode(HandoverMessage(take=True, pid=os.getpid())))
+            raw, descriptors, _, _ = socket.recv_fds(self._socket, 4096, SOCKETS_MAX)
         except OSError:
             raw, descriptors = b"", []
         for each in descriptors:
-            os.set_inheritable(each, False)  # Servers that are started must not have them.
-        self._held += raw
+            os.set_inheritable(each, False)  # Servers started later must not inherit them.
+        self._buffer += raw
         return [socket.socket(fileno=each) for each in descriptors]
 
-    async def accepted(
-        self, heard: Callable[[Line, Note], None], gone: Callable[[Line], None]
-    ) -> Line:
-        """Tell it that it need not accept connections any more; stay in touch while it is there.
+    async def confirm_accepting(
+        self,
+        on_message: Callable[[HandoverChannel, HandoverMessage], None],
+        on_lost: Callable[[HandoverChannel], None],
+    ) -> HandoverChannel:
+        """Tell the old process to stop accepting; returns the channel for the messages that follow.
 
         Raises:
-            OSError: it has gone.
+            OSError: the old process has exited.
         """
         loop = asyncio.get_running_loop()
-        _, line = await loop.create_unix_connection(lambda: Line(heard, gone), sock=self._line)
-        line.say(Note(accepting=True, pid=os.getpid()))
-        return line
+        _, channel = await loop.create_unix_connection(
+            lambda: HandoverChannel(on_message, on_lost), sock=self._socket
+        )
+        channel.send(HandoverMessage(accepting=True, pid=os.getpid()))
+        return channel
 
     def close(self) -> None:
-        """It is not needed."""
-        self._line.close()
+        self._socket.close()
 
-    def _next(self) -> Note | None:
+    def _read_message(self) -> HandoverMessage | None:
         try:
-            while b"\n" not in self._held:
-                portion = self._line.recv(4096)
+            while b"\n" not in self._buffer:
+                portion = self._socket.recv(4096)
                 if not portion:
                     return None
-                self._held += portion
-            line, _, self._held = self._held.partition(b"\n")
+                self._buffer += portion
+            line, _, self._buffer = self._buffer.partition(b"\n")
             return _decode(line)
         except (OSError, msgspec.DecodeError):
             return None
 
 
-def _is_ours(line: socket.socket) -> bool:
-    """Whether a process of the same user is at the other end."""
+def _is_own_user(sock: socket.socket) -> bool:
+    """Whether the peer process belongs to the same user."""
     if not hasattr(socket, "SO_PEERCRED"):
-        return True  # There the mode of the file has to do.
-    raw = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        return True  # The mode of the socket file must do there.
+    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(raw)[1]) == os.geteuid()
 
 
 @contextmanager
-def _reachable(path: Path) -> Iterator[str]:
-    """A path that is short enough for a socket.
+def _short_socket_path(path: Path) -> Iterator[str]:
+    """A path to a socket that fits into its address.
 
     Raises:
         OSError: there is none.
@@ -325,5 +339,74 @@ def _reachable(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-def _encoded(note: Note) -> bytes:
-    return msgspec.json.encode(note) + b"\n"
+def _encode(message: HandoverMessage) -> bytes:
+    return msgspec.json.encode(message) + b"\n"
+
+
+# Sessions served by two processes: messages that keep both up to date.
+#
+# While the old process finishes open requests, a client may send to either process. Its answer to a
+# question of the old one may arrive at the new one, and a subscription made on a connection to the
+# old one concerns the new one.
+
+FORWARDED_NOTIFICATIONS: Final = frozenset({"notifications/cancelled", "notifications/progress"})
+"""Notifications about requests that may be open in the old process."""
+
+
+class HandoverPeers:
+    """The old and the new process, as far as they exist."""
+
+    def __init__(self, sessions: HttpSessions) -> None:
+        self._sessions = sessions
+        self._older: HandoverChannel | None = None
+        self._newer: HandoverChannel | None = None
+        sessions.on_changed = self._on_session_changed
+        sessions.on_client_message = self._on_client_message
+
+    def set_older(self, channel: HandoverChannel) -> None:
+        self._older = channel
+
+    def set_newer(self, channel: HandoverChannel) -> None:
+        self._newer = channel
+
+    def on_lost(self, channel: HandoverChannel) -> None:
+        if channel is self._older:
+            self._older = None
+        elif channel is self._newer:
+            self._newer = None
+
+    def on_message(self, channel: HandoverChannel, message: HandoverMessage) -> None:
+        """Apply a message of one process, and pass it on to the other."""
+        other = self._older if channel is self._newer else self._newer
+        if other is not None:
+            other.send(message)
+        session = self._sessions.by_id.get(message.session)
+        if session is None:
+            return
+        if message.frame:
+            session.conversation.handle(jsonrpc.decode(message.frame.encode()), session)
+        else:
+            self._sessions.reload_stored(session)
+
+    def _on_session_changed(self, id: str) -> None:
+        """The stored state of a session has changed."""
+        for channel in (self._older, self._newer):
+            if channel is not None:
+                channel.send(HandoverMessage(session=id))
+
+    def _on_client_message(
+        self, session: HttpSession, frame: Notification | Result | Failure
+    ) -> None:
+        """A client's message may be an answer to the old process."""
+        if self._older is None:
+            return
+        match frame:
+            case Result():
+                raw = jsonrpc.encode_result(frame.id, frame.result)
+            case Failure():
+                raw = jsonrpc.encode_failure(frame.id, frame.error)
+            case Notification():
+                if frame.method not in FORWARDED_NOTIFICATIONS:
+                    return
+                raw = jsonrpc.encode_notification(frame.method, frame.params)
+        self._older.send(HandoverMessage(session=session.id, frame=raw.decode()))

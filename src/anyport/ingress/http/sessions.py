@@ -1,8 +1,9 @@
-"""Legacy sessions over HTTP: their ids, their streams, how long they live.
+"""Legacy sessions over Streamable HTTP: ids, streams, expiry, quotas, and resumption after a
+restart.
 
-An id is drawn at random and sealed, belongs to one principal and one profile, and is worth
-nothing to anybody else. Sessions that nobody uses are ended; there is a most of them. One that
-is not known here, but stands in the register, began in another process and goes on in this one.
+A session id is random and sealed, and is valid for one principal and one profile. Idle sessions
+expire. At the limits, in total or per principal, the session that was idle for longest is evicted.
+A session that only the store knows began in another process and is resumed.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,315 +13,382 @@ from typing import Final
 
 import msgspec
 
-from anyport.ingress.http.inlet import Inlet
-from anyport.ingress.http.register import Entry, Register
-from anyport.ingress.http.resuming import entry_of, session_of, wish
-from anyport.ingress.http.streams import Resumable, Shelf
+from anyport.ingress.http.connection import HttpConnection
+from anyport.ingress.http.session_store import (
+    SessionStore,
+    StoredSession,
+    apply_stored_session,
+    restore_session,
+    to_stored_session,
+)
+from anyport.ingress.http.streams import ReplayBuffer, ResumableStream
+from anyport.protocol.adapters.client import RequestHandler
 from anyport.protocol.conversation import Conversation
-from anyport.protocol.errors import Pause
-from anyport.protocol.exchange import Session, Teller
-from anyport.protocol.front import Relay
+from anyport.protocol.errors import RetryAfter
+from anyport.protocol.exchange import ReplyWriter, Session
 from anyport.protocol.principal import Principal
-from anyport.protocol.revision import UNNEGOTIATED, Revision
-from anyport.protocol.seal import Seal
-from anyport.wire.frame import Failure, Notification, Result
+from anyport.protocol.quota import QuotaLimits, QuotaTable
+from anyport.protocol.revisions import UNNEGOTIATED, Revision
+from anyport.protocol.sealing import Seal
+from anyport.protocol.session import STREAMABLE_HTTP
+from anyport.wire.jsonrpc import Failure, Notification, Result
 
 ID_BYTES: Final = 16
-"""Of chance in an id: nobody guesses 128 bits."""
-SHELF_BYTES: Final = 4
-QUESTION_BYTES: Final = 4
-"""Of chance in the names of events and in the first number of a question: they are not the same
-as in the process before."""
+"""Random bytes in an id; 128 bits cannot be guessed."""
+STREAM_PREFIX_BYTES: Final = 4
+QUESTION_ID_BYTES: Final = 4
+"""Random bytes in event ids and in the first question id, so that they differ from those of the
+previous process."""
 TOUCH_SECONDS: Final = 60.0
-"""How often the register is told that a session is in use."""
+"""How often the store is told that a session is in use."""
 TOUCHES_MAX: Final = 256
-"""Sessions of which it is told that in one sweep: they take less than a millisecond."""
-KIND: Final = "session"
-COMMIT_SECONDS: Final = 15.0
-"""An answer that takes longer becomes a stream, on which comments keep the connection alive."""
-COMMIT_PRIMED_SECONDS: Final = 1.0
-"""Sooner where the stream can be resumed: a client that is cut off then finds its answer."""
-HTTP: Final = "streamable-http"
-SSE: Final = "sse"
+"""Sessions touched in the store per sweep; they take less than a millisecond."""
+SEAL_KIND: Final = "session"
+STREAM_AFTER_SECONDS: Final = 15.0
+"""A slower answer becomes a stream, whose comments keep the connection alive."""
+STREAM_AFTER_PRIMED_SECONDS: Final = 1.0
+"""Sooner if the stream can be resumed: a client that is cut off then gets its answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Belonging:
-    """Whose a session is, and what its conversation needs."""
+class SessionContext:
+    """Owner of a session, and what its conversation needs."""
 
     profile: str
     principal: Principal
-    relay: Relay
-    new_word: Callable[[], str]
+    handler: RequestHandler
+    new_record_id: Callable[[], str]
 
-    def conversation(
-        self, teller: Teller, transport: str, assumed: Revision = UNNEGOTIATED
+    def make_conversation(
+        self, writer: ReplyWriter, transport: str, default_revision: Revision = UNNEGOTIATED
     ) -> Conversation:
-        """The conversation of such a session, or of one who has none and speaks a revision."""
         return Conversation(
             profile=self.profile,
-            relay=self.relay,
-            teller=teller,
+            handler=self.handler,
+            writer=writer,
             transport=transport,
-            new_session_id=self.new_word,
+            new_session_id=self.new_record_id,
             principal=self.principal,
-            assumed=assumed,
+            default_revision=default_revision,
         )
 
 
 class HttpSession:
-    """One session over Streamable HTTP: a conversation whose messages each have a stream."""
+    """A session over Streamable HTTP: one conversation, and a stream per request."""
 
-    mute = False
+    reply_only = False
 
     __slots__ = (
-        "_alone",
-        "commit_seconds",
+        "_standalone_stream",
         "conversation",
         "id",
+        "last_request_number",
         "principal",
         "profile",
-        "registered",
-        "shelf",
-        "touched",
-        "used",
+        "replay_buffer",
+        "stored",
+        "stream_after_seconds",
+        "touched_at",
+        "used_at",
     )
 
-    def __init__(self, id: str, belonging: Belonging, now: float, shelf: str = "") -> None:
+    def __init__(
+        self, id: str, context: SessionContext, now: float, stream_prefix: str = ""
+    ) -> None:
         self.id = id
-        self.principal = belonging.principal
-        self.profile = belonging.profile
-        self.used = now
-        self.commit_seconds = COMMIT_SECONDS
-        self.registered: Entry | None = None
-        """What the register says of it."""
-        self.touched = now
-        """When the register was last told that it is in use."""
-        self.shelf = Shelf(shelf)
-        self.conversation = belonging.conversation(self, HTTP)
-        self._alone: Resumable | None = None
+        self.principal = context.principal
+        self.profile = context.profile
+        self.used_at = now
+        self.last_request_number = 0
+        """Number of its last request among all requests; finer than `used_at`, which is the time of
+        the last sweep."""
+        self.stream_after_seconds = STREAM_AFTER_SECONDS
+        self.stored: StoredSession | None = None
+        """What the store has of it."""
+        self.touched_at = now
+        """When the store was last told that it is in use."""
+        self.replay_buffer = ReplayBuffer(stream_prefix)
+        self.conversation = context.make_conversation(self, STREAMABLE_HTTP)
+        self._standalone_stream: ResumableStream | None = None
 
     @property
-    def primed(self) -> bool:
+    def is_primed(self) -> bool:
         """Whether its streams begin with an event to resume from."""
         return self.conversation.revision.priming
 
     @property
-    def alone(self) -> Resumable:
-        """The stream for what belongs to no request."""
-        if self._alone is None:
-            self._alone = self.shelf.open(primed=self.primed)
-        return self._alone
+    def standalone_stream(self) -> ResumableStream:
+        """The stream of GET, for messages that belong to no request."""
+        if self._standalone_stream is None:
+            self._standalone_stream = self.replay_buffer.open(primed=self.is_primed)
+        return self._standalone_stream
 
     @property
-    def in_use(self) -> bool:
+    def has_listener(self) -> bool:
+        """Whether a client reads the standalone stream."""
+        return self._standalone_stream is not None and self._standalone_stream.has_connection
+
+    @property
+    def is_in_use(self) -> bool:
         """Whether a stream is open or a request unanswered."""
-        carried = self._alone is not None and self._alone.carried
-        return carried or self.conversation.open_requests > 0
+        return self.has_listener or self.conversation.open_requests > 0
 
-    def note(self, *frames: bytes) -> None:
-        """Send what belongs to no request: on the stream for that, or on one that is open."""
-        if not self.alone.carried:
-            # "The server MUST send each of its JSON-RPC messages on only one of the connected
-            # streams": a client without a stream of its own for this reads it with an answer.
-            teller = self.conversation.any_teller
-            if isinstance(teller, Inlet) and teller.transport is not None and teller.opener:
-                teller.note(*frames)
+    def send_frames(self, *frames: bytes) -> None:
+        """Send what belongs to no request: on the standalone stream, or on an open one."""
+        if not self.standalone_stream.has_connection:
+            # MCP 2025-06-18, transports: "The server MUST send each of its JSON-RPC messages on
+            # only one of the connected streams". A client without a standalone stream gets it on
+            # the stream of a request.
+            writer = self.conversation.any_writer
+            if (
+                isinstance(writer, HttpConnection)
+                and writer.transport is not None
+                and writer.stream_opener
+            ):
+                writer.send_frames(*frames)
                 return
-        self.alone.note(*frames)
+        self.standalone_stream.send_frames(*frames)
 
-    def end(self, frame: bytes, code: int | None = None, pause: Pause | None = None) -> None:
-        """Answers have streams of their own; this one carries none."""
-        self.note(frame)
+    def end(
+        self, frame: bytes, code: int | None = None, retry_after: RetryAfter | None = None
+    ) -> None:
+        """A frame that another process forwarded has no stream of its own."""
+        self.send_frames(frame)
 
-    def open_stream(self, inlet: Inlet, request: bytes | None = None) -> None:
-        """An answer becomes a stream."""
-        asked = request or self.conversation.asked_over(inlet)
-        self.shelf.open(primed=self.primed, request=asked).carry(inlet)
+    def open_stream(self, connection: HttpConnection, request: bytes | None = None) -> None:
+        """Turn the response on this connection into a stream."""
+        request_id = request or self.conversation.request_id_of(connection)
+        self.replay_buffer.open(primed=self.is_primed, request=request_id).attach(connection)
 
-    def lost(self, last_event_id: str) -> bytes | None:
-        """The raw id of the request whose answer was under way in the process before this one."""
-        opened = self.conversation.session
-        if opened is None or not opened.resumed:
+    def lost_request_id(self, last_event_id: str) -> bytes | None:
+        """The raw id of the request whose answer was lost with the previous process."""
+        session = self.conversation.session
+        if session is None or not session.resumed:
             return None
-        return self.shelf.missing(last_event_id)
+        return self.replay_buffer.lost_request_id(last_event_id)
 
-    def part(self) -> None:
-        """Let the client go elsewhere for what belongs to no request."""
-        if self._alone is not None:
-            self._alone.close()
+    def close_standalone_stream(self) -> None:
+        """End the standalone stream; its client reconnects elsewhere."""
+        if self._standalone_stream is not None:
+            self._standalone_stream.close()
 
     def close(self) -> None:
         """End the session and all its streams."""
         self.conversation.abandon()
-        self.shelf.close()
+        self.replay_buffer.close()
 
 
-class Sessions:
+class HttpSessions:
     """All sessions over Streamable HTTP."""
 
     def __init__(
         self,
-        relay: Relay,
+        handler: RequestHandler,
         seal: Seal,
         random_bytes: Callable[[int], bytes],
         *,
-        sessions_max: int,
+        limits: QuotaLimits,
         idle_seconds: float,
-        register: Register | None = None,
+        store: SessionStore | None = None,
     ) -> None:
-        self.known: dict[str | None, HttpSession] = {}
+        self.by_id: dict[str | None, HttpSession] = {}
         self.on_resumed: Callable[[Session], None] | None = None
-        """Told of every session that goes on here, and of what it wished for elsewhere."""
+        """Called with a session resumed here, and again when another process changed its
+        subscriptions."""
         self.on_changed: Callable[[str], None] | None = None
-        """Told the id of every session of which the register says something new."""
-        self.on_said: Callable[[HttpSession, Notification | Result | Failure], None] | None = None
-        """Told what the client of a session says that is no request."""
-        self._relay = relay
+        """Called with the id of a session whose stored state changed."""
+        self.on_client_message: (
+            Callable[[HttpSession, Notification | Result | Failure], None] | None
+        ) = None
+        """Called with notifications and responses that the client of a session sends."""
+        self._handler = handler
         self._seal = seal
         self._random_bytes = random_bytes
-        self.sessions_max = sessions_max
+        self.quota: QuotaTable[HttpSession] = QuotaTable(limits)
+        self._idlest_first: dict[Principal, list[tuple[int, HttpSession]]] = {}
+        """Candidates for eviction by principal, idlest last, each with its last request when it was
+        sorted."""
         self.idle_seconds = idle_seconds
-        self._register = register
+        self._store = store
 
     def __iter__(self) -> Iterator[HttpSession]:
-        return iter(list(self.known.values()))
+        return iter(list(self.by_id.values()))
 
-    @property
-    def full(self) -> bool:
-        """Whether there is no room for one more."""
-        return len(self.known) >= self.sessions_max
+    def reserve_slot(self, principal: Principal) -> bool:
+        """Make room for a session of this principal; False if there is none.
+
+        The principal with the most sessions loses the idlest one without an open request. Its
+        client gets a 404 and opens a new session, as MCP 2025-06-18, transports, demands.
+        """
+        principals = self.quota.eviction_order(principal)
+        if principals is None:
+            return True
+        for owner_principal in principals:
+            idlest = self._find_idlest(owner_principal)
+            if idlest is not None:
+                if idlest.conversation.session is not None:
+                    idlest.conversation.session.close_reason = "made room for another"
+                self.end(idlest)
+                return True
+        return False
+
+    def _find_idlest(self, principal: Principal) -> HttpSession | None:
+        """The idlest session of a principal without an open request.
+
+        Sessions with a listening client come last. The order is computed once for many evictions: a
+        client may open one session after the other.
+        """
+        for _ in range(2):
+            candidates = self._idlest_first.pop(principal, [])
+            while candidates:
+                request_number, session = candidates.pop()
+                unused = session.last_request_number == request_number and session.id in self.by_id
+                if unused and not session.conversation.open_requests:
+                    self._idlest_first[principal] = candidates
+                    return session
+            idlest_first = sorted(
+                self.quota.items_of(principal), key=lambda each: each.last_request_number
+            )
+            idlest_first.sort(key=lambda each: each.has_listener)
+            self._idlest_first[principal] = [
+                (each.last_request_number, each) for each in reversed(idlest_first)
+            ]
+        return None
 
     def new_id(self, profile: str, principal: Principal) -> str:
-        """An id for a session of this principal's."""
-        chance = self._random_bytes(ID_BYTES).hex()
-        return self._seal.seal(KIND, msgspec.json.encode([chance, profile, *principal]))
+        nonce = self._random_bytes(ID_BYTES).hex()
+        return self._seal.seal(SEAL_KIND, msgspec.json.encode([nonce, profile, *principal]))
 
-    def new_word(self) -> str:
-        """What the record calls a session: whoever reads it there must not be let in by it."""
+    def new_record_id(self) -> str:
+        """The id of a session in the record: it must not open the session."""
         return self._random_bytes(8).hex()
 
-    def belonging(self, profile: str, principal: Principal) -> Belonging:
-        """Whose a session is going to be."""
-        return Belonging(profile, principal, self._relay, self.new_word)
+    def make_context(self, profile: str, principal: Principal) -> SessionContext:
+        return SessionContext(profile, principal, self._handler, self.new_record_id)
 
-    def begin(self, profile: str, principal: Principal, now: float) -> HttpSession:
-        """A session that is about to be opened; `add` it once its handshake is done."""
-        return self._made(self.new_id(profile, principal), profile, principal, now)
+    def create(self, profile: str, principal: Principal, now: float) -> HttpSession:
+        """Create a session; `add` it once its handshake is done."""
+        return self._make_session(self.new_id(profile, principal), profile, principal, now)
 
     def add(self, session: HttpSession) -> None:
-        """Its client is about to know the id."""
-        self._know(session)
-        self.remember(session)
+        """Register and store a session, before its client learns the id."""
+        self._add(session)
+        self.save(session)
 
     def find(self, id: str | None, profile: str, principal: Principal) -> HttpSession | None:
-        """The session of that id, if it is theirs and known here."""
-        session = self.known.get(id)
+        """The session with this id, if it belongs to the principal and is in this process."""
+        session = self.by_id.get(id)
         if session is None or session.principal != principal or session.profile != profile:
             return None
         return session
 
     def resume(self, id: str, profile: str, principal: Principal, now: float) -> HttpSession | None:
-        """The session of that id, if it is theirs and began in another process."""
-        if self._register is None or id in self.known or self.full:
+        """Restore a session of another process, if the id belongs to the principal."""
+        if self._store is None or id in self.by_id:
             return None
-        claims = self._seal.open(KIND, id)
+        claims = self._seal.open(SEAL_KIND, id)
         if claims is None or msgspec.json.decode(claims)[1:] != [profile, *principal]:
             return None
-        entry = self._register.read(id, self.idle_seconds)
-        if entry is None:
+        stored = self._store.read(id, self.idle_seconds)
+        if stored is None or not self.reserve_slot(principal):
             return None
-        session = self._made(id, profile, principal, now)
-        first = int.from_bytes(self._random_bytes(QUESTION_BYTES))
-        went_on = session_of(entry, session, HTTP, count(first))
-        if went_on is None:
+        session = self._make_session(id, profile, principal, now)
+        first = int.from_bytes(self._random_bytes(QUESTION_ID_BYTES))
+        resumed = restore_session(stored, session, STREAMABLE_HTTP, count(first))
+        if resumed is None:
             return None
-        session.conversation.session = went_on
-        session.registered = entry
-        self._register.touch(id)
-        self._know(session)
-        self._relay.opened(went_on)
+        session.conversation.session = resumed
+        session.stored = stored
+        self._store.touch(id)
+        self._add(session)
+        self._handler.on_session_opened(resumed)
         if self.on_resumed is not None:
-            self.on_resumed(went_on)
+            self.on_resumed(resumed)
         return session
 
-    def remember(self, session: HttpSession) -> None:
-        """Have the register say of a session what is true now."""
-        opened = session.conversation.session
-        if self._register is None or opened is None or session.id not in self.known:
+    def save(self, session: HttpSession) -> None:
+        """Store a session if its state has changed."""
+        legacy_session = session.conversation.session
+        if self._store is None or legacy_session is None or session.id not in self.by_id:
             return
-        entry = entry_of(opened)
-        if entry != session.registered:
-            session.registered = entry
-            self._register.write(session.id, entry)
-            self._tell_changed(session)
+        stored = to_stored_session(legacy_session)
+        if stored != session.stored:
+            session.stored = stored
+            self._store.write(session.id, stored)
+            self._notify_changed(session)
 
-    def look_again(self, session: HttpSession) -> None:
-        """Another process has changed what the register says of a session, or ended it."""
-        opened = session.conversation.session
-        if self._register is None or opened is None:
+    def reload_stored(self, session: HttpSession) -> None:
+        """Another process has changed or ended this session in the store: follow."""
+        legacy_session = session.conversation.session
+        if self._store is None or legacy_session is None:
             return
-        entry = self._register.read(session.id, self.idle_seconds)
-        if entry is None:
-            self.leave(session, "ended by the client")
-        elif entry != session.registered:
-            session.registered = entry
-            wish(opened, entry)
+        stored = self._store.read(session.id, self.idle_seconds)
+        if stored is None:
+            self.close_locally(session, "ended by the client")
+        elif stored != session.stored:
+            session.stored = stored
+            apply_stored_session(legacy_session, stored)
             if self.on_resumed is not None:
-                self.on_resumed(opened)
+                self.on_resumed(legacy_session)
 
     def end(self, session: HttpSession) -> None:
         """End a session for good."""
-        if self.known.pop(session.id, None) is not None:
-            if self._register is not None:
-                self._register.strike(session.id)
-                self._tell_changed(session)
+        if self._remove(session):
+            if self._store is not None:
+                self._store.delete(session.id)
+                self._notify_changed(session)
             session.close()
 
-    def leave(self, session: HttpSession, parting: str = "handed over") -> None:
-        """End a session in this process: its client may go on with it in the next."""
-        if self.known.pop(session.id, None) is not None:
+    def close_locally(self, session: HttpSession, reason: str = "handed over") -> None:
+        """End a session in this process only; its client may go on in the next one."""
+        if self._remove(session):
             if session.conversation.session is not None:
-                session.conversation.session.parting = parting
+                session.conversation.session.close_reason = reason
             session.close()
 
     def sweep(self, now: float) -> None:
-        """End the sessions that nobody has used for long, and note who is still there."""
-        for session in list(self.known.values()):
-            if now - session.used > self.idle_seconds:
-                if session.in_use:
-                    session.used = now
+        """End expired sessions, and touch the stored ones that are in use."""
+        self._idlest_first.clear()
+        for session in list(self.by_id.values()):
+            if now - session.used_at > self.idle_seconds:
+                if session.is_in_use:
+                    session.used_at = now
                     continue
-                if self._register is not None:
-                    self._register.lapse(session.id, self.idle_seconds)
-                self.leave(session, "not used for too long")
-        if self._register is not None:
-            self._touch(self._register, now)
-            self._register.sweep(self.idle_seconds)
+                if self._store is not None:
+                    self._store.delete_if_idle(session.id, self.idle_seconds)
+                self.close_locally(session, "not used for too long")
+        if self._store is not None:
+            self._touch(self._store, now)
+            self._store.sweep(self.idle_seconds)
 
-    def _touch(self, register: Register, now: float) -> None:
+    def _touch(self, store: SessionStore, now: float) -> None:
         touches = 0
-        # Well before anybody who looks there would take it for idle.
+        # Well before another process would take it for idle.
         seconds = min(TOUCH_SECONDS, self.idle_seconds / 4)
-        for session in self.known.values():
-            if now - session.touched <= seconds:
+        for session in self.by_id.values():
+            if now - session.touched_at <= seconds:
                 continue
-            if session.in_use:
-                session.used = now
-            if session.used > session.touched and touches < TOUCHES_MAX:
+            if session.is_in_use:
+                session.used_at = now
+            if session.used_at > session.touched_at and touches < TOUCHES_MAX:
                 touches += 1
-                session.touched = now
-                register.touch(session.id)
+                session.touched_at = now
+                store.touch(session.id)
 
-    def _tell_changed(self, session: HttpSession) -> None:
+    def _notify_changed(self, session: HttpSession) -> None:
         if self.on_changed is not None:
             self.on_changed(session.id)
 
-    def _made(self, id: str, profile: str, principal: Principal, now: float) -> HttpSession:
-        shelf = self._random_bytes(SHELF_BYTES).hex()
-        return HttpSession(id, self.belonging(profile, principal), now, shelf)
+    def _make_session(self, id: str, profile: str, principal: Principal, now: float) -> HttpSession:
+        stream_prefix = self._random_bytes(STREAM_PREFIX_BYTES).hex()
+        return HttpSession(id, self.make_context(profile, principal), now, stream_prefix)
 
-    def _know(self, session: HttpSession) -> None:
-        if session.primed:
-            session.commit_seconds = COMMIT_PRIMED_SECONDS
-        self.known[session.id] = session
+    def _add(self, session: HttpSession) -> None:
+        if session.is_primed:
+            session.stream_after_seconds = STREAM_AFTER_PRIMED_SECONDS
+        self.by_id[session.id] = session
+        self.quota.add(session.principal, session)
+
+    def _remove(self, session: HttpSession) -> bool:
+        self.quota.remove(session.principal, session)
+        return self.by_id.pop(session.id, None) is not None

@@ -1,12 +1,12 @@
-"""Event streams to one client: sent on a connection, kept for a while, resumed on another.
+"""SSE streams to one client: sent on a connection, buffered, and resumed on another one.
 
-Each stream of a session counts its events. What has been sent is kept within bounds, so that a
-client that lost its connection can ask for what came after the last event it saw (and only for
-events of that stream). Knows events and connections; not what the frames mean.
+Each stream of a session numbers its events. Sent events are kept within limits, so that a client
+that lost its connection can ask for what follows the last event it saw. MCP 2025-06-18, transports:
+only events of that same stream are replayed.
 
-The id of an event is `{shelf}{stream}[.{request}]-{number}`: a shelf is named by chance, so that
-what another process sent is never taken for its own, and the request that a stream answers is
-named in it, so that its client can be told when the answer is lost with that process.
+An event id is `{prefix}{stream}[.{request}]-{number}`. The prefix is random, so that ids of another
+process are never mistaken for this one's. The request id in it tells a client which answer was lost
+with that process.
 """
 
 from collections.abc import Sequence
@@ -14,19 +14,21 @@ from typing import Final
 
 import msgspec
 
-from anyport.ingress.http.inlet import Inlet
-from anyport.wire.events import numbered_events, plain_events
+from anyport.ingress.http.connection import HttpConnection
+from anyport.wire.sse import encode_events, encode_numbered_events
 
 EVENTS_KEPT_MAX: Final = 512
 """Of one session, over all its streams."""
 EVENT_BYTES_KEPT_MAX: Final = 1024 * 1024
-"""Of one session; a larger event is sent but cannot be asked for again."""
+"""Of one session; a larger event is sent but cannot be replayed."""
 STREAMS_KEPT_MAX: Final = 64
-"""Of one session; the oldest that has ended makes room."""
+"""Of one session; the oldest ended one makes room."""
 REQUEST_ID_BYTES_MAX: Final = 64
-"""A longer one does not travel in the ids of its events; a UUID is far shorter."""
+"""Longer request ids are left out of event ids; a UUID is far shorter."""
+CONNECTIONS_PER_STREAM_MAX: Final = 4
+"""Connections on which a client may wait for the events of one stream; the oldest is closed."""
 RETRY_MS: Final = 1000
-"""How long a client should wait before it comes back for the rest of a stream."""
+"""How long a client should wait before it reconnects."""
 HEADERS: Final = (
     ("content-type", "text/event-stream"),
     ("cache-control", "no-cache, no-transform"),
@@ -34,43 +36,43 @@ HEADERS: Final = (
 )
 
 
-class Shelf:
-    """The events one session keeps, oldest first."""
+class ReplayBuffer:
+    """Sent events of one session, oldest first."""
 
-    __slots__ = ("_bytes", "_count", "_kept", "_name", "_opened", "streams")
+    __slots__ = ("_bytes", "_count", "_events", "_id_prefix", "_stream_count", "streams")
 
     def __init__(self, name: str = "") -> None:
-        self._name = name
-        self.streams: dict[str, Resumable] = {}
-        self._kept: list[tuple[Resumable, int, Sequence[bytes]]] = []
-        """What was sent at once, with the number of the first event of it."""
+        self._id_prefix = name
+        self.streams: dict[str, ResumableStream] = {}
+        self._events: list[tuple[ResumableStream, int, Sequence[bytes]]] = []
+        """Events sent together, with the number of the first."""
         self._count = 0
         self._bytes = 0
-        self._opened = 0
+        self._stream_count = 0
 
-    def open(self, *, primed: bool, request: bytes | None = None) -> "Resumable":
-        """A new stream, which may be for the answer to a request."""
+    def open(self, *, primed: bool, request: bytes | None = None) -> "ResumableStream":
+        """Open a stream, which may be for the answer to a request."""
         if len(self.streams) >= STREAMS_KEPT_MAX:
             oldest = next((id for id, stream in self.streams.items() if stream.ended), "")
             self.streams.pop(oldest, None)
-        self._opened += 1
-        id = f"{self._name}{self._opened:x}"
+        self._stream_count += 1
+        id = f"{self._id_prefix}{self._stream_count:x}"
         if request is not None and len(request) <= REQUEST_ID_BYTES_MAX:
             id = f"{id}.{request.hex()}"
-        stream = Resumable(id, self, primed=primed)
+        stream = ResumableStream(id, self, primed=primed)
         self.streams[stream.id] = stream
         return stream
 
-    def keep(self, stream: "Resumable", number: int, raws: Sequence[bytes]) -> None:
-        """Remember events from this number on, and forget the oldest if there is no room."""
+    def keep(self, stream: "ResumableStream", number: int, raws: Sequence[bytes]) -> None:
+        """Keep events, numbered from `number`, and drop the oldest over the limits."""
         size = sum(map(len, raws))
         if size > EVENT_BYTES_KEPT_MAX or len(raws) > EVENTS_KEPT_MAX:
-            # Those that are small enough may each be asked for again.
+            # Too large together: keep each event that is small enough by itself.
             for at, raw in enumerate(raws, number):
                 if len(raw) <= EVENT_BYTES_KEPT_MAX:
                     self.keep(stream, at, (raw,))
             return
-        kept = self._kept
+        kept = self._events
         kept.append((stream, number, raws))
         self._count += len(raws)
         self._bytes += size
@@ -80,24 +82,24 @@ class Shelf:
             self._bytes -= sum(map(len, oldest))
 
     def close(self) -> None:
-        """End all streams, and keep nothing."""
-        streams, self.streams, self._kept = self.streams, {}, []
+        """End all streams and drop all events."""
+        streams, self.streams, self._events = self.streams, {}, []
         self._count = self._bytes = 0
         for stream in streams.values():
             stream.close()
 
-    def after(self, stream: "Resumable", number: int) -> list[bytes]:
-        """What a stream sent after an event."""
+    def events_after(self, stream: "ResumableStream", number: int) -> list[bytes]:
+        """The kept events of a stream after a number."""
         return [
             raw
-            for owner, first, raws in self._kept
+            for owner, first, raws in self._events
             if owner is stream
             for at, raw in enumerate(raws, first)
             if at > number
         ]
 
-    def find(self, last_event_id: str) -> "tuple[Resumable, int] | None":
-        """The stream and the place in it that an event id names."""
+    def find(self, last_event_id: str) -> "tuple[ResumableStream, int] | None":
+        """The stream and the number that an event id names."""
         id, dash, number = last_event_id.partition("-")
         stream = self.streams.get(id)
         if stream is None or not dash or not number.isascii() or not number.isdigit():
@@ -105,11 +107,11 @@ class Shelf:
         at = int(number[:9])
         return (stream, at) if at <= stream.count else None
 
-    def missing(self, last_event_id: str) -> bytes | None:
-        """The raw id of the request whose answer was on a stream of some other shelf."""
+    def lost_request_id(self, last_event_id: str) -> bytes | None:
+        """The raw request id in an event id of another process; None if there is none."""
         stream, dash, _ = last_event_id.partition("-")
         _, dot, named = stream.partition(".")
-        if not dot or not dash or stream.startswith(self._name):
+        if not dot or not dash or stream.startswith(self._id_prefix):
             return None
         try:
             raw = bytes.fromhex(named[: 2 * REQUEST_ID_BYTES_MAX])
@@ -119,113 +121,124 @@ class Shelf:
         return raw
 
 
-class Resumable:
-    """One stream of a session."""
+class ResumableStream:
+    """A stream of a session that a client can resume."""
 
-    __slots__ = ("_inlets", "_name", "_primed", "_shelf", "_waiting", "count", "ended", "id")
+    __slots__ = (
+        "_connections",
+        "_name",
+        "_primed",
+        "_replay_buffer",
+        "_sent_count",
+        "count",
+        "ended",
+        "id",
+    )
 
-    def __init__(self, id: str, shelf: Shelf, *, primed: bool) -> None:
+    def __init__(self, id: str, replay_buffer: ReplayBuffer, *, primed: bool) -> None:
         self.id = id
         self._name = id.encode()
         self.count = 0
-        """Events so far."""
+        """Number of events so far."""
         self.ended = False
-        self._shelf = shelf
+        self._replay_buffer = replay_buffer
         self._primed = primed
-        self._inlets: list[Inlet] = []
-        """Connections that carry it; an event goes to the one opened last, and to no other."""
-        self._waiting = 0
-        """The first event that went out on no connection."""
+        self._connections: list[HttpConnection] = []
+        """MCP 2025-06-18, transports: an event goes to one connection only, the newest."""
+        self._sent_count = 0
+        """Number of the last event that was written to a connection."""
 
     @property
-    def carried(self) -> bool:
-        """Whether a client is there to read it."""
-        return bool(self._inlets)
+    def has_connection(self) -> bool:
+        return bool(self._connections)
 
-    def carry(self, inlet: Inlet, after: int | None = None) -> None:
-        """Send the stream on this connection from now on, what was missed first."""
-        inlet.open_events(self, HEADERS)
-        self._inlets.append(inlet)
+    def attach(self, connection: HttpConnection, after: int | None = None) -> None:
+        """Send the stream on this connection from now on, starting with missed events."""
+        connection.start_event_stream(self, HEADERS)
+        if len(self._connections) >= CONNECTIONS_PER_STREAM_MAX:
+            self._end_on_connection(self._connections.pop(0))
+        self._connections.append(connection)
         if self._primed and after is None:
-            # "The server SHOULD immediately send an SSE event consisting of an event ID and an
-            # empty data field in order to prime the client to reconnect" (2025-11-25).
-            inlet.write(b"id: %b-%d\nretry: %d\ndata: \n\n" % (self._name, self.count, RETRY_MS))
-        missed = self._waiting if after is None else after
-        if self.count > missed:
-            inlet.write(*self._shelf.after(self, missed))
-        self._waiting = self.count
+            # MCP 2025-11-25, transports: "The server SHOULD immediately send an SSE event
+            # consisting of an event ID and an empty data field in order to prime the client to
+            # reconnect".
+            connection.write(
+                b"id: %b-%d\nretry: %d\ndata: \n\n" % (self._name, self.count, RETRY_MS)
+            )
+        first_missed = self._sent_count if after is None else after
+        if self.count > first_missed:
+            connection.write(*self._replay_buffer.events_after(self, first_missed))
+        self._sent_count = self.count
         if self.ended:
             self._finish()
 
-    def note(self, *frames: bytes) -> None:
-        """Send frames, or keep them until someone comes for them."""
-        raws = numbered_events(frames, self._name, self.count + 1)
-        self._shelf.keep(self, self.count + 1, raws)
+    def send_frames(self, *frames: bytes) -> None:
+        """Send frames, or keep them until a client reconnects."""
+        raws = encode_numbered_events(frames, self._name, self.count + 1)
+        self._replay_buffer.keep(self, self.count + 1, raws)
         self.count += len(raws)
-        if self._inlets:
-            self._inlets[-1].write(*raws)
-            self._waiting = self.count
+        if self._connections:
+            self._connections[-1].write(*raws)
+            self._sent_count = self.count
 
     def end(self, frame: bytes) -> None:
         """Send the last frame."""
-        self.note(frame)
+        self.send_frames(frame)
         self.ended = True
         self._finish()
 
-    def cut(self, inlet: Inlet) -> None:
-        """A connection that carried it is gone."""
-        if inlet in self._inlets:
-            self._inlets.remove(inlet)
+    def detach(self, connection: HttpConnection) -> None:
+        if connection in self._connections:
+            self._connections.remove(connection)
 
     def close(self) -> None:
-        """Nothing more will come on it, and there is no answer to end it with."""
+        """End the stream without an answer."""
         self.ended = True
         self._finish()
 
     def _finish(self) -> None:
-        inlets, self._inlets = self._inlets, []
-        for inlet in inlets:
-            inlet.stream = None
-            inlet.finish()
+        connections, self._connections = self._connections, []
+        for connection in connections:
+            self._end_on_connection(connection)
+
+    def _end_on_connection(self, connection: HttpConnection) -> None:
+        connection.stream = None
+        connection.finish()
 
 
-class Plain:
-    """A stream that cannot be resumed: its client asks again if it is lost."""
+class PlainStream:
+    """A stream that cannot be resumed: a client that loses it repeats its request."""
 
-    __slots__ = ("_inlet",)
+    __slots__ = ("_connection",)
 
-    def __init__(self, inlet: Inlet, fields: tuple[tuple[str, str], ...] = ()) -> None:
-        self._inlet: Inlet | None = inlet
-        inlet.open_events(self, (*HEADERS, *fields))
+    def __init__(
+        self, connection: HttpConnection, fields: tuple[tuple[str, str], ...] = ()
+    ) -> None:
+        self._connection: HttpConnection | None = connection
+        connection.start_event_stream(self, (*HEADERS, *fields))
 
-    def note(self, *frames: bytes) -> None:
-        """Send frames."""
-        if self._inlet is not None:
-            self._inlet.write(plain_events(frames))
+    def send_frames(self, *frames: bytes) -> None:
+        if self._connection is not None:
+            self._connection.write(encode_events(frames))
 
     def end(self, frame: bytes) -> None:
         """Send the last frame."""
-        self.note(frame)
+        self.send_frames(frame)
         self.close()
 
-    def cut(self, inlet: Inlet) -> None:
-        """The connection is gone."""
-        self._inlet = None
+    def detach(self, connection: HttpConnection) -> None:
+        self._connection = None
 
     def close(self) -> None:
-        """Nothing more will come."""
-        inlet, self._inlet = self._inlet, None
-        if inlet is not None:
-            inlet.stream = None
-            inlet.finish()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.stream = None
+            connection.finish()
 
 
-class PlainOpener:
-    """Opens such streams."""
-
-    def open_stream(self, inlet: Inlet) -> None:
-        """An answer becomes a stream."""
-        Plain(inlet)
+class PlainStreamOpener:
+    def open_stream(self, connection: HttpConnection) -> None:
+        PlainStream(connection)
 
 
-PLAIN: Final = PlainOpener()
+PLAIN_STREAM_OPENER: Final = PlainStreamOpener()

@@ -1,18 +1,21 @@
-"""One connection: requests in any pieces and in their order, answers whole, and no dawdling."""
+"""HTTP/1.1 on a connection: requests in any pieces, pipelining, complete responses."""
 
 import asyncio
 import json
 
 import pytest
 
-from anyport.ingress.http import body as bodies
-from anyport.ingress.http.inlet import LINGER_BYTES_MAX, PIPELINED_BYTES_MAX
-from anyport.ingress.http.patience import LINGER_SECONDS_MAX
+from anyport.ingress.http import connection as bodies
+from anyport.ingress.http.connection import (
+    LINGER_BYTES_MAX,
+    LINGER_SECONDS_MAX,
+    PIPELINED_BYTES_MAX,
+)
 from anyport.protocol.exchange import Answered
-from anyport.wire.http import HEAD_BYTES_MAX
+from anyport.wire.http1 import HEAD_BYTES_MAX
 from tests.ingress.http.stage import (
     Stage,
-    pass_by,
+    advance_clock,
     play,
     post,
     post_chunked,
@@ -35,15 +38,15 @@ def test_a_request_split_anywhere_gets_the_same_answer(raw: bytes, known: bool) 
     async def scene(stage: Stage) -> None:
         stage.answer_at_once()
         if known:
-            await stage.visitor().ask(PING)
+            await stage.client().ask(PING)
         for at in range(1, len(raw)):
-            visitor = stage.visitor()
-            visitor.send(raw[:at], raw[at:])
+            client = stage.client()
+            client.send(raw[:at], raw[at:])
             await settle()
 
-            assert visitor.reply.json == {"jsonrpc": "2.0", "id": 1, "result": {"n": 1}}
-            assert visitor.transport.how is None
-            visitor.leave()
+            assert client.response.json == {"jsonrpc": "2.0", "id": 1, "result": {"n": 1}}
+            assert client.transport.closed_by is None
+            client.disconnect()
 
     play(scene)
 
@@ -51,11 +54,11 @@ def test_a_request_split_anywhere_gets_the_same_answer(raw: bytes, known: bool) 
 def test_a_request_byte_by_byte_gets_the_same_answer() -> None:
     async def scene(stage: Stage) -> None:
         stage.answer_at_once()
-        visitor = stage.visitor()
-        visitor.send(*(PING[at : at + 1] for at in range(len(PING))))
+        client = stage.client()
+        client.send(*(PING[at : at + 1] for at in range(len(PING))))
         await settle()
 
-        assert visitor.reply.json["result"] == {"n": 1}
+        assert client.response.json["result"] == {"n": 1}
 
     play(scene)
 
@@ -68,13 +71,13 @@ def test_a_body_is_never_taken_from_the_head_that_says_how_long_it_is() -> None:
             message = json.dumps(request("tools/list")).encode().ljust(length)
             raw = post(message)
             end = raw.index(b"\r\n\r\n")
-            assert (await stage.visitor().ask(raw)).status == 200
-            visitor = stage.visitor()
+            assert (await stage.client().ask(raw)).status == 200
+            client = stage.client()
 
-            visitor.send(raw[: end + 1], raw[end + 1 :])
+            client.send(raw[: end + 1], raw[end + 1 :])
             await settle()
 
-            assert visitor.reply.json["result"] == {"n": 1}
+            assert client.response.json["result"] == {"n": 1}
 
     play(scene)
 
@@ -82,12 +85,12 @@ def test_a_body_is_never_taken_from_the_head_that_says_how_long_it_is() -> None:
 def test_a_connection_is_kept_for_the_next_request() -> None:
     async def scene(stage: Stage) -> None:
         stage.answer_at_once()
-        visitor = stage.visitor()
+        client = stage.client()
         for number in range(3):
-            said = await visitor.ask(post(request("tools/list", id=number)))
-            assert said.json["id"] == number
+            response = await client.ask(post(request("tools/list", id=number)))
+            assert response.json["id"] == number
 
-        assert visitor.transport.how is None
+        assert client.transport.closed_by is None
 
     play(scene)
 
@@ -102,27 +105,27 @@ def test_a_connection_is_kept_for_the_next_request() -> None:
 def test_a_client_that_wants_it_closed_gets_its_answer_first(raw: bytes) -> None:
     async def scene(stage: Stage) -> None:
         stage.answer_at_once()
-        visitor = stage.visitor()
-        said = await visitor.ask(raw)
+        client = stage.client()
+        response = await client.ask(raw)
 
-        assert said.json["result"] == {"n": 1}
-        assert visitor.transport.how == "closed"
+        assert response.json["result"] == {"n": 1}
+        assert client.transport.closed_by == "closed"
 
     play(scene)
 
 
 def test_requests_that_come_together_are_answered_one_by_one_in_their_order() -> None:
     async def scene(stage: Stage) -> None:
-        visitor = stage.visitor()
+        client = stage.client()
         raw = b"".join(post(request("tools/list", id=number)) for number in range(4))
-        visitor.send(raw[:300], raw[300:])
+        client.send(raw[:300], raw[300:])
         for number in range(4):
             await settle()
-            assert len(stage.relay.exchanges) == number + 1
+            assert len(stage.handler.exchanges) == number + 1
             stage.last.end(Answered(b"{}"))
         await settle()
 
-        assert [said.json["id"] for said in visitor.replies] == [0, 1, 2, 3]
+        assert [response.json["id"] for response in client.responses] == [0, 1, 2, 3]
 
     play(scene)
 
@@ -130,23 +133,23 @@ def test_requests_that_come_together_are_answered_one_by_one_in_their_order() ->
 def test_what_comes_between_two_answers_takes_its_place_behind_what_was_there() -> None:
     async def scene(stage: Stage) -> None:
         stage.answer_at_once()
-        visitor = stage.visitor()
+        client = stage.client()
         first, second, third = (post(request("tools/list", id=number)) for number in (1, 2, 3))
 
-        visitor.send(first + second, third)
+        client.send(first + second, third)
         await settle()
 
-        assert [said.json["id"] for said in visitor.replies] == [1, 2, 3]
+        assert [response.json["id"] for response in client.responses] == [1, 2, 3]
 
     play(scene)
 
 
 def test_more_than_may_wait_behind_a_request_is_not_read() -> None:
     async def scene(stage: Stage) -> None:
-        visitor = stage.visitor()
-        visitor.send(PING)
-        visitor.send(PING * (PIPELINED_BYTES_MAX // len(PING) + 1))
-        assert not visitor.transport.reading
+        client = stage.client()
+        client.send(PING)
+        client.send(PING * (PIPELINED_BYTES_MAX // len(PING) + 1))
+        assert not client.transport.reading
 
         stage.answer_at_once()
         stage.last.end(Answered(b"{}"))
@@ -154,21 +157,21 @@ def test_more_than_may_wait_behind_a_request_is_not_read() -> None:
             await asyncio.sleep(0)
         await settle()
 
-        assert visitor.transport.reading
-        assert len(visitor.replies) == PIPELINED_BYTES_MAX // len(PING) + 2
+        assert client.transport.reading
+        assert len(client.responses) == PIPELINED_BYTES_MAX // len(PING) + 2
 
     play(scene)
 
 
 def test_a_head_gets_what_a_get_would_without_the_body() -> None:
     async def scene(stage: Stage) -> None:
-        visitor = stage.visitor()
+        client = stage.client()
         for verb in ("HEAD", "GET"):
-            visitor.send(raw_request(verb, "/healthz", None, {}))
-            stage.asides[-1][2].answer(200, b"fine", (("content-type", "text/plain"),))
+            client.send(raw_request(verb, "/healthz", None, {}))
+            stage.app_requests[-1][2].answer(200, b"fine", (("content-type", "text/plain"),))
             await settle()
 
-        head, got = visitor.transport.written.split(b"HTTP/1.1")[1:]
+        head, got = client.transport.written.split(b"HTTP/1.1")[1:]
         assert got == head + b"fine"
 
     play(scene)
@@ -176,20 +179,20 @@ def test_a_head_gets_what_a_get_would_without_the_body() -> None:
 
 def test_a_head_of_something_long_has_no_body_either() -> None:
     async def scene(stage: Stage) -> None:
-        visitor = stage.visitor()
-        visitor.send(raw_request("HEAD", "/api/v1/events", None, {}))
-        reply = stage.asides[-1][2]
-        reply.start(200, (("content-type", "text/event-stream"),))
-        reply.write(b"data: 1\n\n")
-        reply.finish()
+        client = stage.client()
+        client.send(raw_request("HEAD", "/api/v1/events", None, {}))
+        response = stage.app_requests[-1][2]
+        response.start(200, (("content-type", "text/event-stream"),))
+        response.write(b"data: 1\n\n")
+        response.finish()
         await settle()
 
-        assert visitor.transport.written.endswith(b"\r\n\r\n")
-        assert b"data" not in visitor.transport.written
+        assert client.transport.written.endswith(b"\r\n\r\n")
+        assert b"data" not in client.transport.written
         stage.answer_at_once()
-        visitor.send(PING)
+        client.send(PING)
         await settle()
-        assert b'"result":{"n":1}' in visitor.transport.written
+        assert b'"result":{"n":1}' in client.transport.written
 
     play(scene)
 
@@ -197,49 +200,49 @@ def test_a_head_of_something_long_has_no_body_either() -> None:
 def test_an_answer_in_pieces_ends_and_another_request_may_follow() -> None:
     async def scene(stage: Stage) -> None:
         stage.answer_at_once()
-        visitor = stage.visitor()
-        visitor.send(raw_request("GET", "/api/v1/events", None, {}))
-        reply = stage.asides[-1][2]
-        reply.start(200, (("content-type", "text/plain"),))
-        reply.write(b"one ")
-        reply.write(b"two")
-        reply.finish()
+        client = stage.client()
+        client.send(raw_request("GET", "/api/v1/events", None, {}))
+        response = stage.app_requests[-1][2]
+        response.start(200, (("content-type", "text/plain"),))
+        response.write(b"one ")
+        response.write(b"two")
+        response.finish()
         await settle()
-        await visitor.ask(PING)
+        await client.ask(PING)
 
-        first, second = visitor.replies
+        first, second = client.responses
         assert (first.body, first.whole) == (b"one two", True)
         assert second.json["result"] == {"n": 1}
 
     play(scene)
 
 
-def test_who_asks_before_sending_a_body_is_told_to_go_on() -> None:
+def test_expect_continue_is_answered_with_100() -> None:
     async def scene(stage: Stage) -> None:
         stage.answer_at_once()
-        visitor = stage.visitor()
+        client = stage.client()
         raw = post(request("tools/list"), expect="100-continue")
         head, end, body = raw.partition(b"\r\n\r\n")
-        visitor.send(head + end)
-        assert visitor.transport.written == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.send(head + end)
+        assert client.transport.written == b"HTTP/1.1 100 Continue\r\n\r\n"
 
-        visitor.send(body)
+        client.send(body)
         await settle()
 
-        assert visitor.reply.json["result"] == {"n": 1}
+        assert client.response.json["result"] == {"n": 1}
 
     play(scene)
 
 
-def test_who_asks_before_sending_a_body_and_is_not_let_in_is_told_so_at_once() -> None:
+def test_a_denied_request_with_expect_continue_is_refused_at_once() -> None:
     async def scene(stage: Stage) -> None:
-        visitor = stage.visitor()
+        client = stage.client()
         raw = post(request("tools/list"), expect="100-continue", host="evil.example")
-        visitor.send(raw.partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
+        client.send(raw.partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
         await settle()
 
-        assert visitor.reply.status == 421
-        assert b"100 Continue" not in visitor.transport.written
+        assert client.response.status == 421
+        assert b"100 Continue" not in client.transport.written
 
     play(scene)
 
@@ -254,7 +257,7 @@ def test_who_asks_before_sending_a_body_and_is_not_let_in_is_told_so_at_once() -
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * HEAD_BYTES_MAX, 431),
         (PING.replace(b"content-length: ", b"content-length: 1\r\ncontent-length: "), 400),
         (post_chunked(BODY).replace(b"7\r\n", b"z\r\n", 1), 400),
-        (raw_request("POST", "/mcp", None, {"content-length": "4194305"}), 413),
+        (PING.replace(b"content-length: ", b"content-length: 4194305"), 413),
     ],
 )
 def test_what_is_no_request_is_answered_once_and_nothing_more_is_read(
@@ -262,21 +265,21 @@ def test_what_is_no_request_is_answered_once_and_nothing_more_is_read(
 ) -> None:
     async def scene(stage: Stage) -> None:
         stage.answer_at_once()
-        visitor = stage.visitor()
-        visitor.send(raw)
+        client = stage.client()
+        client.send(raw)
         await settle()
 
-        assert visitor.reply.status == status
-        assert visitor.reply.head.get("connection") == "close"
-        assert "error" in visitor.reply.json
-        assert visitor.transport.ended
+        assert client.response.status == status
+        assert client.response.head.get("connection") == "close"
+        assert "error" in client.response.json
+        assert client.transport.ended
 
-        visitor.send(PING)
+        client.send(PING)
         await settle()
-        assert len(visitor.replies) == 1
-        assert stage.relay.exchanges == []
-        await pass_by(LINGER_SECONDS_MAX + 1)
-        assert visitor.transport.how is not None
+        assert len(client.responses) == 1
+        assert stage.handler.exchanges == []
+        await advance_clock(LINGER_SECONDS_MAX + 1)
+        assert client.transport.closed_by is not None
 
     play(scene)
 
@@ -287,28 +290,28 @@ def test_a_chunked_body_over_the_limit_is_refused_when_it_gets_there(
     monkeypatch.setattr(bodies, "BODY_BYTES_MAX", 1000)
 
     async def scene(stage: Stage) -> None:
-        visitor = stage.visitor()
+        client = stage.client()
         raw = post_chunked(b" " * 1100)
-        visitor.send(raw[:-200])
-        assert visitor.replies == []
+        client.send(raw[:-200])
+        assert client.responses == []
 
-        visitor.send(raw[-200:])
+        client.send(raw[-200:])
         await settle()
 
-        assert visitor.reply.status == 413
+        assert client.response.status == 413
 
     play(scene)
 
 
 def test_a_client_that_goes_on_after_a_refusal_is_cut_off() -> None:
     async def scene(stage: Stage) -> None:
-        visitor = stage.visitor()
-        visitor.send(b"hello\r\n\r\n")
+        client = stage.client()
+        client.send(b"hello\r\n\r\n")
         await settle()
         portion = b"x" * 65536
         for _ in range(LINGER_BYTES_MAX // len(portion) + 1):
-            visitor.send(portion)
+            client.send(portion)
 
-        assert visitor.transport.how == "aborted"
+        assert client.transport.closed_by == "aborted"
 
     play(scene)
