@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 

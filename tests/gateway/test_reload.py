@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from anyport.config.faults import ConfigError, Fault
-from anyport.config.schema import (
+from anyport.config.faults import ConfigError, ConfigFault
+from anyport.config.model import (
     Config,
     GatewayConfig,
     HookConfig,
@@ -21,18 +21,19 @@ from anyport.config.schema import (
     RecordConfig,
     ServerConfig,
 )
-from anyport.gateway.changes import Changes
-from anyport.gateway.reload import FAULTS_TOLD_MAX, Unfit
-from anyport.gateway.runtime import Gateway
-from anyport.protocol.method import Kind
-from anyport.upstream.key import SHARED
+from anyport.gateway.config_diff import ConfigDiff
+from anyport.gateway.gateway import Gateway
+from anyport.gateway.reload import FAULTS_SHOWN_MAX, ReloadRefused
+from anyport.protocol.methods import OfferKind
+from anyport.record.journal.journal import Journal
+from anyport.upstream.lease_key import SHARED
 from anyport.upstream.server import Server
 from tests.gateway.fakes import Asked, FakeSession
-from tests.gateway.test_runtime import config_of, until
+from tests.gateway.test_gateway import config_of, until
 from tests.harness import read_events
-from tests.rig.scenes import MINIMAL
+from tests.rig.small_servers import MINIMAL
 
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 
 HOLDING = (
     MINIMAL
@@ -93,7 +94,7 @@ def play(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
             gateway.reload.source = files.read
             for server in gateway.servers.values():
                 server.open(SHARED)
-            await until(lambda: all(server.settled for server in gateway.servers.values()))
+            await until(lambda: all(server.lists_settled for server in gateway.servers.values()))
             await scene(gateway, files)
 
     def run(scene: Scene, config: Config) -> list[dict[str, Any]]:
@@ -114,7 +115,7 @@ async def called(gateway: Gateway, name: str, **more: Any) -> Any:
 
 
 def tools(gateway: Gateway, profile: str = "default") -> set[str]:
-    return {entry.public for entry in gateway.profiles[profile].catalog.entries(Kind.TOOLS)}
+    return {entry.public for entry in gateway.profiles[profile].catalog.entries(OfferKind.TOOLS)}
 
 
 def process_of(gateway: Gateway, slug: str) -> int:
@@ -130,7 +131,7 @@ def test_a_server_that_is_added_can_be_called_the_moment_it_is_taken_over(play: 
 
         found = await gateway.reload.run()
 
-        assert found == Changes(added=("b",), profiles=("default",))
+        assert found == ConfigDiff(added=("b",), profiles=("default",))
         assert {"a__echo", "b__echo"} <= tools(gateway)
         assert (await called(gateway, "b__echo"))["content"][0]["text"] == "here"
         assert process_of(gateway, "a") == process, "an unchanged server keeps its process"
@@ -210,8 +211,8 @@ def test_calls_made_again_and_again_go_to_the_new_server_after_a_change(play: Pl
 def test_legacy_sessions_learn_that_lists_changed(play: Play) -> None:
     async def scene(gateway: Gateway, files: Files) -> None:
         session = FakeSession("mine")
-        gateway.opened(session)
-        gateway.feed.shown(session, Kind.TOOLS)
+        gateway.on_session_opened(session)
+        gateway.notifications.mark_shown(session, OfferKind.TOOLS)
         files.config = config_of(echo("a"), echo("b"))
         await gateway.reload.run()
         assert "notifications/tools/list_changed" in [method for method, _ in session.notified]
@@ -222,13 +223,16 @@ def test_legacy_sessions_learn_that_lists_changed(play: Play) -> None:
 @pytest.mark.parametrize(
     ("trouble", "words"),
     [
-        (Unfit("server 'b': the command x is not found"), "server 'b': the command x is not found"),
+        (
+            ReloadRefused("server 'b': the command x is not found"),
+            "server 'b': the command x is not found",
+        ),
         (
             ConfigError(
-                Fault(file="f.toml", line=n, column=1, path="", message="wrong")
+                ConfigFault(file="f.toml", line=n, column=1, path="", message="wrong")
                 for n in range(1, 8)
             ),
-            f"and {7 - FAULTS_TOLD_MAX} more",
+            f"and {7 - FAULTS_SHOWN_MAX} more",
         ),
     ],
 )
@@ -238,7 +242,7 @@ def test_a_configuration_that_cannot_be_used_changes_nothing(
     async def scene(gateway: Gateway, files: Files) -> None:
         before, profile = gateway.config, gateway.profiles["default"]
         files.config = trouble
-        with pytest.raises(Unfit, match=words):
+        with pytest.raises(ReloadRefused, match=words):
             await gateway.reload.run()
         assert gateway.config is before
         assert gateway.profiles["default"] is profile
@@ -252,7 +256,7 @@ def test_a_configuration_that_cannot_be_used_changes_nothing(
 def test_a_gateway_without_files_says_that_there_is_nothing_to_read(play: Play) -> None:
     async def scene(gateway: Gateway, files: Files) -> None:
         gateway.reload.source = None
-        with pytest.raises(Unfit, match="not started from files"):
+        with pytest.raises(ReloadRefused, match="not started from files"):
             await gateway.reload.run()
 
     play(scene, config_of())
@@ -275,8 +279,8 @@ def test_settings_hold_from_then_on(play: Play) -> None:
             hooks=(hook,),
         )
         await gateway.reload.run()
-        assert gateway.desk.list_seconds == 0.5
-        assert gateway.tap.level("default", "a") == "off"
+        assert gateway.local_methods.list_seconds == 0.5
+        assert gateway.capture.level_of("default", "a") == "off"
         assert set(gateway.hooks.report()) == {"h"}
 
     play(scene, config_of(echo("a")))
@@ -315,12 +319,14 @@ def test_two_reloads_at_once_happen_one_after_the_other(play: Play) -> None:
 def test_a_change_that_cannot_be_recorded_is_not_made(play: Play) -> None:
     async def scene(gateway: Gateway, files: Files) -> None:
         files.config = config_of(echo("a"), echo("b"))
-        gateway.journal.outflow.last_error = "The event journal cannot be written: no room"
-        with pytest.raises(Unfit, match=r"no room, and a change .* has to be recorded"):
-            await gateway.reload.run()
+        failure = "The event journal cannot be written: no room"
+        with pytest.MonkeyPatch.context() as patch:
+            # On the property: the writer clears its own as soon as a flush succeeds.
+            patch.setattr(Journal, "last_error", property(lambda _: failure))
+            with pytest.raises(ReloadRefused, match=r"no room, and a change .* has to be recorded"):
+                await gateway.reload.run()
         assert tools(gateway) >= {"a__echo"}
         assert "b" not in gateway.servers
-        gateway.journal.outflow.last_error = None
         await gateway.reload.run()
         assert "b" in gateway.servers
 
@@ -329,9 +335,71 @@ def test_a_change_that_cannot_be_recorded_is_not_made(play: Play) -> None:
 
 def test_what_becomes_of_calls_without_a_record_can_be_changed(play: Play) -> None:
     async def scene(gateway: Gateway, files: Files) -> None:
-        assert (gateway.relay.sluice.policy, gateway.journal.on_failure) == ("degrade", "degrade")
-        files.config = replace(config_of(echo("a")), record=RecordConfig(on_failure="block"))
+        assert (gateway.relay.durability.policy, gateway.journal.on_failure) == (
+            "degrade",
+            "degrade",
+        )
+        files.config = replace(
+            config_of(echo("a")), record=RecordConfig(on_failure="block", sync="always")
+        )
         await gateway.reload.run()
-        assert (gateway.relay.sluice.policy, gateway.journal.on_failure) == ("block", "block")
+        assert (gateway.relay.durability.policy, gateway.journal.on_failure) == ("block", "block")
+        assert (gateway.journal.sync, gateway.journal.file_writer.syncs) == ("always", True)
 
     play(scene, config_of(echo("a")))
+
+
+def bare(*servers: ServerConfig, **rest: Any) -> Config:
+    """A configuration whose names have no prefix while nobody else has them."""
+    made = config_of(*servers)
+    profile = replace(made.profiles["default"], prefix="on-conflict", gateway_tools=False, **rest)
+    return replace(made, profiles={"default": profile})
+
+
+def owner(gateway: Gateway, name: str) -> str | None:
+    entry = gateway.profiles["default"].catalog.find_named(OfferKind.TOOLS, name)
+    return None if entry is None else entry.slug
+
+
+def test_a_name_stays_with_its_server_whatever_else_is_reloaded(play: Play) -> None:
+    async def scene(gateway: Gateway, files: Files) -> None:
+        assert owner(gateway, "echo") == "a"
+        for config in (
+            bare(echo("b"), echo("a")),
+            bare(echo("b"), echo("a", timeout_seconds=7.0)),
+            bare(echo("c"), echo("b"), echo("a"), allow=("*",), deny=("x/*",)),
+        ):
+            files.config = config
+            await gateway.reload.run()
+            assert owner(gateway, "echo") == "a"
+            assert owner(gateway, "b__echo") == "b"
+
+        files.config = bare(echo("b"), echo("a"), deny=("a/echo",))
+        await gateway.reload.run()
+        assert owner(gateway, "echo") is None, "it is denied, and still nobody else's"
+        files.config = bare(echo("b"), echo("a"))
+        await gateway.reload.run()
+        assert owner(gateway, "echo") == "a"
+
+    events = play(scene, bare(echo("a"), echo("b")))
+    told = [e["metadata"] for e in events if e["event_type"] == "gateway.name_conflict"]
+    assert [(about["server"], set(about["owners"])) for about in told] == [
+        ("b", {"a"}),
+        ("c", {"a"}),
+    ]
+
+
+def test_a_server_that_is_removed_leaves_its_names_to_others(play: Play) -> None:
+    async def scene(gateway: Gateway, files: Files) -> None:
+        files.config = bare(echo("b"))
+        _, preview = await gateway.reload.preview()
+        assert owner(gateway, "echo") == "a", "a preview changes nothing"
+        [shift] = preview
+        assert "b__echo" in shift.removed
+        assert "echo" in shift.changed
+
+        await gateway.reload.run()
+
+        assert owner(gateway, "echo") == "b"
+
+    play(scene, bare(echo("a"), echo("b")))

@@ -4,18 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+from anyport.catalog.offers import Listing, Offer
 from anyport.protocol.exchange import Failed
-from anyport.protocol.method import Kind
-from anyport.routing.offers import Listing, Offer
-from anyport.upstream.call import Lost
-from anyport.upstream.sign import Again, Sign
+from anyport.protocol.methods import OfferKind
+from anyport.upstream.pending_call import CallOutcome, NoAnswer, Retryable
 from tests.gateway.fakes import Asked
 from tests.gateway.scene import Scene
 from tests.upstream.fakes import say
 
-CUT = Lost("it was cut off", sign=Sign.ACCIDENT, again=Again.IF_SAFE)
-BAD = Lost("answered with HTTP 500", sign=Sign.BAD, again=Again.IF_SAFE)
-UNSENT = Lost("refused", sign=Sign.UNREACHED, again=Again.ALWAYS)
+CUT = NoAnswer("it was cut off", outcome=CallOutcome.CONNECTION_LOST, retryable=Retryable.IF_SAFE)
+BAD = NoAnswer("answered with HTTP 500", outcome=CallOutcome.BAD, retryable=Retryable.IF_SAFE)
+UNSENT = NoAnswer("refused", outcome=CallOutcome.UNREACHABLE, retryable=Retryable.ALWAYS)
 GONE = "Server 's' is not running: it was cut off"
 
 
@@ -26,13 +25,13 @@ class Trial(Scene):
         super().__init__(path, **config)
         look = b'{"name":"look","annotations":{"readOnlyHint":true}}'
         offers = (Offer("echo", b'{"name":"echo"}'), Offer("look", look))
-        self.server.listings[Kind.TOOLS] = Listing(offers=offers)
+        self.server.listings[OfferKind.TOOLS] = Listing(offers=offers)
         self.profile.refresh()
 
     def look(self, **params: Any) -> Asked:
         return self.begin(params={"name": "s__look", **params})
 
-    def lose(self, lost: Lost = CUT) -> None:
+    def lose(self, lost: NoAnswer = CUT) -> None:
         """The call that was made last is lost."""
         self.server.connection.settle(self.server.channel.calls[-1], lost)
 

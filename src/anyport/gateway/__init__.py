@@ -1,1 +1,1 @@
-"""The gateway put together: the way of a message, the feed, and what owns them."""
+"""The gateway: calls, lists, sessions and servers put together. Start with `relay.py`."""

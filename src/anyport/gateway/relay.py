@@ -1,400 +1,348 @@
 """The way of a message. Read this first.
 
-`begin` takes an exchange from its request to its ending: route, lease, tell the server, tell the
-caller. Everything on the way is synchronous; what has to be waited for calls back. Every way out
-of a call is noted exactly once in the record, in the turn of the loop in which the caller is told:
-the record of a turn is written before anything that was said in it gets out.
+`Relay.begin` takes a request to its ending: record, route, admit, call. Everything on the way is
+synchronous; what has to be waited for calls back. A call ends in `Relay.finish`, or in
+`Call.on_cancel` if its client cancels it; `Exchange._finish` then records the ending. A call on the
+fast path has no exchange, and is recorded in `Relay.on_fast_result`; a parked call whose client
+does not return has none that is open, and is recorded in `Call.abandon`.
+
+Each ending is recorded once, in the turn of the event loop in which the client is answered: the
+record of a turn is written before any answer of that turn leaves.
 """
 
-from collections.abc import Callable, Coroutine, Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping
+from enum import IntEnum
 from functools import partial
-from random import random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
-from anyport.gateway.admission import Admission
-from anyport.gateway.attempts import Retries
-from anyport.gateway.deadlines import Deadlines
-from anyport.gateway.endings import Endings, unready
-from anyport.gateway.errand import Errand
-from anyport.gateway.handles import Handles
-from anyport.gateway.leases import Leases
-from anyport.gateway.ledger import Habit, Ledger
-from anyport.gateway.mirror import contradiction
-from anyport.gateway.office import Desk
-from anyport.gateway.parks import Parks
+from anyport.catalog.route import LocalRoute, Route, Unroutable, resolve_route
+from anyport.clock import Clock
+from anyport.gateway.calls.admission import Admission
+from anyport.gateway.calls.answers import AnswerTranslator, check_param_headers, not_ready_fault
+from anyport.gateway.calls.call import Call
+from anyport.gateway.calls.call_table import CallTable
+from anyport.gateway.calls.durability import HeldAnswer
+from anyport.gateway.calls.fast_path import FastCall, FastPath
+from anyport.gateway.calls.leases import Leases
+from anyport.gateway.calls.retry import RetryBudgets
+from anyport.gateway.elicitation.parked_calls import ParkedCalls
+from anyport.gateway.elicitation.request_state import RequestStates
 from anyport.gateway.profile import Profile
-from anyport.gateway.questions import Audience
-from anyport.gateway.sluice import Held
-from anyport.gateway.states import States
-from anyport.gateway.tasks import Means as TaskMeans
-from anyport.gateway.tasks import Tasks
-from anyport.gateway.track import Run, Track
-from anyport.protocol.errors import Fault, broken, method_not_found
-from anyport.protocol.exchange import (
-    Caller,
-    Ending,
-    Exchange,
-    Failed,
-    Front,
-    NeedInput,
-    Question,
-    Teller,
-)
-from anyport.protocol.method import Travel
-from anyport.protocol.reading import PlainCall
-from anyport.protocol.room import LARGE_BYTES
-from anyport.protocol.seal import Seal
-from anyport.routing.route import Local, Route, Unroutable, resolve
-from anyport.upstream.call import Call
-from anyport.upstream.connection import Connection
+from anyport.gateway.recording.call_recorder import CallRecorder
+from anyport.gateway.tasks.handles import TaskHandles
+from anyport.gateway.tasks.tasks import TaskMethods
+from anyport.protocol.errors import Fault, internal_fault, method_not_found
+from anyport.protocol.exchange import Caller, ClientAdapter, Ending, Exchange, Failed, ReplyWriter
+from anyport.protocol.memory_budget import LARGE_BYTES
+from anyport.protocol.methods import RoutingRule
+from anyport.protocol.request import PlainCall
+from anyport.protocol.sealing import Seal
 from anyport.upstream.server import Server
-from anyport.wire import members
-from anyport.wire.frame import Request
+from anyport.wire import raw_json
 
-SUBSCRIPTIONS: Final = frozenset({"resources/subscribe", "resources/unsubscribe"})
+if TYPE_CHECKING:
+    from anyport.gateway.local.methods import LocalMethods
+
+SUBSCRIPTION_METHODS: Final = frozenset({"resources/subscribe", "resources/unsubscribe"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """What the relay needs from outside."""
+class ListWait(IntEnum):
+    """What a request for something that is in no list may still wait for."""
 
-    clock: Callable[[], float]
-    report: Callable[[Exception], None]
-    """Takes what broke and should not have."""
-    later: Callable[[float, Callable[[], None]], object]
-    """Runs something after some seconds."""
-    now: Callable[[], float]
-    """The time of day: what clients carry for us may outlive the process."""
-    seal: Seal
-    spawn: Callable[[Coroutine[Any, Any, None], str], None]
-    """Runs a task of the loop that someone waits for."""
-    chance: Callable[[], float] = random
-    """A number from 0 to 1."""
-    admission: Admission = field(default_factory=Admission)
+    ALL_LISTS = 3
+    """Until every server has listed; then for what follows."""
+    OWN_SERVER = 2
+    """Until the server that it names has listed; then for what follows."""
+    NEWER_LISTS = 1
+    """Until the lists were read once more."""
+    NONE = 0
 
 
 class Relay:
-    """Takes exchanges to their endings."""
+    """Takes requests to their endings."""
+
+    local_methods: "LocalMethods"
+    """Answers what no single server can. Set by the gateway, since it uses the relay too."""
 
     def __init__(
         self,
         profiles: Mapping[str, Profile],
-        ledger: Ledger,
-        deadlines: Deadlines,
+        recorder: CallRecorder,
         leases: Leases,
-        world: World,
+        admission: Admission,
+        seal: Seal,
+        clock: Clock,
     ) -> None:
-        self.desk: Desk | None = None
-        self.deadlines = deadlines
-        self.admission = world.admission
-        deadlines.on_sweep = self.admission.look
+        self.recorder = recorder
+        self.durability = recorder.durability
         self.leases = leases
-        self.clock = world.clock
-        self.later = world.later
-        self.parks = Parks(world.seal, world.later)
-        deadlines.on_timeout = self.parks.on_late = ledger.timed_out
-        self.states = States(world.seal, world.now)
-        self.endings = Endings(self.states)
-        means = TaskMeans(spawn=world.spawn, now=world.now)
-        self.tasks = Tasks(Handles(world.seal), means)
-        self.retries = Retries(world.clock, world.chance, world.later, self._active)
-        self.sluice = ledger.sluice
+        self.admission = admission
+        self.clock = clock
+        self.calls = CallTable(clock)
+        self.calls.on_sweep = admission.check_memory
+        self.parked_calls = ParkedCalls(self.calls, seal, clock)
+        self.parked_calls.on_timeout = recorder.on_timeout
+        self.request_states = RequestStates(seal, clock.steady_now)
+        self.answer_translator = AnswerTranslator(self.request_states)
+        self.retry_budgets = RetryBudgets(clock, self._count_open)
+        self.tasks = TaskMethods(TaskHandles(seal), clock)
         self._profiles = profiles
-        self._ledger = ledger
-        self._report = world.report
-
-    def again(
-        self, plain: PlainCall, caller: Caller, front: Front, teller: Teller, key: Hashable
-    ) -> Run | None:
-        """A call on the track that its caller's last one of that name has left, if it holds."""
-        track: Track | None = caller.memory.get((plain.name, plain.token is None))
-        if track is None or track.about != plain.about:
-            return None
-        if track.catalog is not track.profile.catalog:
-            return None
-        if track.profile is not self._profiles.get(caller.profile):
-            return None  # The configuration has changed since.
-        connection = track.connection
-        if connection.lost is not None or connection.over is not None or track.breaker.shut:
-            return None
-        if self.sluice.refusal is not None:
-            return None
-        admission, share = self.admission, track.share
-        if len(self.deadlines.terms) >= admission.calls_max or len(plain.arguments) > LARGE_BYTES:
-            return None
-        if share is not None:
-            if share.calls >= admission.client_calls_max:
-                return None
-            share.calls += 1
-        if self.deadlines.asleep:
-            self.deadlines.wake()
-        return Run(self, track, plain, front, teller, key)
 
     def begin(self, exchange: Exchange) -> None:
-        """Take an exchange on its way."""
+        """Route a request, wait for lists or refuse it. Every exchange enters here, unless it takes
+        the fast path."""
         profile = self._profiles[exchange.caller.profile]
-        self._ledger.identify(exchange)
-        extension = exchange.method.extension
-        if extension is not None and extension not in profile.extensions:
-            self._desk.wait_for_lists(profile, partial(self._extended, exchange, profile))
-        else:
-            self._begin(exchange, profile)
+        self.recorder.start_traced_exchange(exchange)
+        if not self._waits_for_extension(exchange, profile):
+            self._dispatch(exchange, profile)
 
-    def _extended(self, exchange: Exchange, profile: Profile) -> None:
-        """A method that nobody has, unless a server turns out to have it."""
+    def _dispatch(self, exchange: Exchange, profile: Profile) -> None:
+        if exchange.method.routing in (RoutingRule.LOCAL, RoutingRule.MERGE):
+            self.local_methods.answer(exchange, profile)
+        elif not self._resume_parked(exchange, profile):
+            self.route(exchange, profile)
+
+    def route(
+        self, exchange: Exchange, profile: Profile, *, waits: ListWait = ListWait.ALL_LISTS
+    ) -> None:
+        """Find out who answers: a server, the gateway, or nobody. `waits` is what may be waited for
+        before it is nobody."""
         if exchange.ended:
             return
-        if exchange.method.extension in profile.extensions:
-            self._begin(exchange, profile)
-        else:
-            exchange.end(Failed(method_not_found(exchange.method.name)))
-
-    def _begin(self, exchange: Exchange, profile: Profile) -> None:
-        if exchange.method.travel in (Travel.LOCAL, Travel.MERGE):
-            self._desk.answer(exchange, profile)
-        elif (
-            "requestState" in exchange.found
-            and self.sluice.refusal is None
-            and self._come_back(exchange, profile)
-        ):
-            return
-        else:
-            self._route(exchange, profile, waits=2)
-
-    def _come_back(self, exchange: Exchange, profile: Profile) -> bool:
-        """Take a client back to its call, if it is one that waits for it; see `parks`."""
-        passage = exchange.passage
-        route = resolve(exchange.method, exchange.params, exchange.found, profile.catalog)
-        if passage is not None and isinstance(route, Route):
-            # For the record: it may turn out that nobody waits for it any more.
-            exchange.name, passage.server, passage.native = route.public, route.slug, route.native
-        back = self.parks.come_back(exchange)
-        if back:
-            self.admission.count(exchange)
-        return back
-
-    # What calls on a track need.
-
-    def passed(self, run: Run, size: int, waited: float, result: bytes, frame: bytes) -> None:
-        """A call on a track has its result: note it, and tell its caller."""
-        del self.deadlines.terms[run]
-        share = run.track.share
-        if share is not None:
-            share.calls -= 1
-        try:
-            self._ledger.passed(run.track.habit, run, size, waited, result, frame)
-        except Exception as error:  # noqa: BLE001 - the caller gets the answer even so
-            self._report(error)
-        run.front.close(run.key)
-        if self.sluice.shut:
-            self.sluice.keep(Held(run, run.track.caller.revision, frame))
-        else:
-            run.teller.end(frame)
-
-    def left(self, run: Run) -> Errand:
-        """A call leaves its track: from now on it is an exchange like any other."""
-        track, plain, params = run.track, run.plain, run.params
-        exchange = Exchange(
-            id=plain.id,
-            method=run.method,
-            params=params,
-            found=members.members(params),
-            caller=track.caller,
-            teller=run.teller,
-            tell=run.front.tell,
-            key=run.key,
-            progress_token=plain.token,
-            reached=run.reached,
-            name=track.public,
-            share=track.share,
-        )
-        self._ledger.mark(exchange)
-        exchange.started = run.started
-        exchange.passage = run.passage or exchange.passage
-        _, asked = run.sides()
-        errand = Errand(self, exchange, track.profile, track.server, track.native, asked)
-        errand.take_over(run)
-        del self.deadlines.terms[run]
-        self.deadlines.start(errand)
-        run.front.swap(run.key, exchange)
-        return errand
-
-    # What exchanges need.
-
-    def at_work(self, server: Server) -> bool:
-        """Whether anybody waits for a server, or may come back to it."""
-        if server.open_calls:
-            return True
-        errands = (term for term in self.deadlines.terms.values() if isinstance(term, Errand))
-        return any(errand.server is server for errand in errands) or self.tasks.at_work(server)
-
-    def _active(self, server: Server) -> int:
-        """How many calls of a server are open, in whatever form."""
-        terms = self.deadlines.terms.values()
-        runs = sum(isinstance(term, Run) and term.track.server is server for term in terms)
-        return runs + sum(isinstance(term, Errand) and term.server is server for term in terms)
-
-    def open_exchanges(self, server: Server, of: Call | None = None) -> list[Exchange]:
-        """What a server works on now; or the one among it for which it was asked this."""
-        for run in [term for term in self.deadlines.terms.values() if isinstance(term, Run)]:
-            if run.track.server is server and (of is None or run.call is of):
-                run.leave()
-        errands = [term for term in self.deadlines.terms.values() if isinstance(term, Errand)]
-        mine = [term for term in errands if term.server is server and term.under_way]
-        return [errand.exchange for errand in mine if of is None or errand.call is of]
-
-    # What servers ask.
-
-    def exchange_on(self, owner: str) -> Exchange | None:
-        """The call that has a connection to itself, once the server knows of it."""
-        for term in self.deadlines.terms.values():
-            if isinstance(term, Errand) and term.exchange.lease == owner and term.sent:
-                return term.exchange
-        waiting = self.parks.find(owner)
-        return None if waiting is None else waiting.exchange
-
-    def audience(self, server: Server, line: Connection, request: Request) -> Audience | None:
-        """Whom a server asks that asks for one of its tasks; None if it does not."""
-        return self.tasks.audience(server, line, request)
-
-    def may_ask(self, exchange: Exchange) -> bool:
-        """Whether there is room for one more question."""
-        return not exchange.lease or not self.parks.full(exchange.caller.principal)
-
-    def ask(self, exchange: Exchange, question: Question) -> None:
-        """Put a server's question to the client of a call."""
-        errand = self.deadlines.terms.get(exchange) or self.parks.find(exchange.lease)
-        if exchange.lease and exchange.caller.session is None and isinstance(errand, Errand):
-            self.parks.ask(errand, question)
-        else:
-            exchange.happen(NeedInput(question))
-
-    def start(self, exchange: Exchange, slug: str, native: str) -> None:
-        """A call starts that no server is asked for: what becomes of it if the client gives up."""
-        exchange.on_cancel = lambda _: self.give_up(exchange, slug, native)
-
-    def habit(self, exchange: Exchange, slug: str, native: str) -> Habit:
-        """How calls like this one are noted."""
-        return self._ledger.habit(exchange, slug, native)
-
-    def note_pending(self, exchange: Exchange, slug: str, native: str) -> None:
-        """Note that a call takes a while; what is answered at once is noted when it ends."""
-        if exchange.method.event is not None:
-            self._ledger.begin(exchange, slug, native)
-
-    def finish(
-        self,
-        exchange: Exchange,
-        slug: str,
-        native: str,
-        ending: Ending,
-        waited: float | None = None,
-    ) -> None:
-        """The one way out of a call: tell the caller, and note it before that gets out."""
-        self.deadlines.terms.pop(exchange, None)
-        ending = self.admission.told(ending)
-        if exchange.ended or exchange.method.event is None:
-            exchange.end(ending)
-            return
-        exchange.on_end = None  # It is noted here.
-        try:
-            exchange.end(ending)
-        finally:
-            self._note(exchange, slug, native, ending, waited)
-
-    def _note(
-        self,
-        exchange: Exchange,
-        slug: str,
-        native: str,
-        ending: Ending | None,
-        waited: float | None = None,
-    ) -> None:
-        try:
-            self._ledger.end(exchange, slug, native, ending, waited)
-        except Exception as error:  # noqa: BLE001 - the caller gets the answer even so
-            self._report(error)
-
-    def give_up(self, exchange: Exchange, slug: str, native: str) -> None:
-        """The other way out: the client no longer wants the answer, and is told nothing more."""
-        self.deadlines.clear(exchange)
-        if exchange.method.event is not None:
-            exchange.on_end = None
-            self._note(exchange, slug, native, None)
-
-    def broke(self, exchange: Exchange, error: Exception) -> None:
-        """Something of ours broke on the way: the caller gets to know, and the record too."""
-        if not isinstance(error, MemoryError):
-            self._report(error)
-        ending = Failed(broken(error))
-        if exchange.name:
-            errand = self.deadlines.terms.get(exchange)
-            if isinstance(errand, Errand):
-                errand.put_away()
-            slug = errand.server.slug if isinstance(errand, Errand) else ""
-            self.finish(exchange, slug, exchange.name, ending)
-        else:
-            exchange.end(ending)  # It had not even started.
-
-    def _route(self, exchange: Exchange, profile: Profile, *, waits: int) -> None:
-        """`waits` is how often it may still wait: for all lists, then for its own server's."""
-        if exchange.ended:
-            return
-        delayed = waits < 2
-        route = resolve(exchange.method, exchange.params, exchange.found, profile.catalog)
+        catalog = profile.catalog_of(exchange.caller)
+        route = resolve_route(exchange.method, exchange.params, exchange.param_members, catalog)
         match route:
             case Route():
-                exchange.name = route.public
-                server = profile.servers[route.slug]
-                barred = (
-                    self._barred(exchange)
-                    or contradiction(exchange, server.annotations(route.native))
-                    or self.admission.enter(exchange, len(self.deadlines), self.clock())
+                self._call_server(exchange, profile, route, is_delayed=waits < ListWait.ALL_LISTS)
+            case LocalRoute(tool=tool):
+                exchange.name = exchange.native = tool
+                exchange.delay_answer = self.durability.hold_if_recordable
+                self.local_methods.run_gateway_tool(exchange, profile, tool)
+            case Unroutable():
+                if not self._wait_for_lists(exchange, profile, route, waits):
+                    self._refuse(exchange, profile, route, is_delayed=waits < ListWait.ALL_LISTS)
+
+    def _call_server(
+        self, exchange: Exchange, profile: Profile, route: Route, *, is_delayed: bool
+    ) -> None:
+        """Call the one server that has what the client wants, if the call is admitted."""
+        server = profile.servers[route.slug]
+        exchange.name, exchange.server, exchange.native = route.public, server.slug, route.native
+        refusal = (
+            self._recording_refusal(exchange)
+            or check_param_headers(exchange, server.annotations(route.native))
+            or self.admission.admit(exchange, len(self.calls), self.clock.monotonic())
+        )
+        if refusal is not None:
+            self.finish(exchange, Failed(refusal))
+            return
+        call = Call(self, exchange, profile, server, route.native, route.params)
+        call.is_delayed = is_delayed
+        if exchange.method.name in SUBSCRIPTION_METHODS:
+            call.start_subscribing()
+            self.local_methods.subscribe(exchange, server, route)
+        else:
+            call.start()
+
+    def _refuse(
+        self, exchange: Exchange, profile: Profile, route: Unroutable, *, is_delayed: bool
+    ) -> None:
+        """Nobody has what the client wants; the server that it belongs to may be down."""
+        exchange.name = exchange.native = route.public
+        fault, owner = route.fault, profile.down_owner(route.public)
+        if owner is not None:
+            exchange.server = owner.slug
+            fault = not_ready_fault(owner, owner.reason or "it is still starting")
+        if is_delayed:
+            exchange.server_seconds = self.clock.monotonic() - exchange.started_at
+        self.finish(exchange, Failed(fault))
+
+    def _wait_for_lists(
+        self, exchange: Exchange, profile: Profile, route: Unroutable, waits: ListWait
+    ) -> bool:
+        """Wait for lists in which the target may be, then route again; False if there are none."""
+        if route.final:
+            return False
+        route_again = partial(self.route, exchange, profile)
+        if waits == ListWait.ALL_LISTS:
+            self.local_methods.query_more_lists(exchange.caller, profile)
+            if not profile.settled or profile.outdated:
+                self.local_methods.wait_for_lists(
+                    profile, partial(route_again, waits=ListWait.OWN_SERVER)
                 )
-                if barred is not None:
-                    self.finish(exchange, route.slug, route.native, Failed(barred))
-                    return
-                errand = Errand(self, exchange, profile, server, route.native, route.params)
-                errand.delayed = delayed
-                if exchange.method.name in SUBSCRIPTIONS:
-                    errand.wait()
-                    self._desk.subscribe(exchange, server, route)
-                else:
-                    errand.begin()
-            case Local(tool=tool):
-                exchange.name = tool
-                exchange.hold = None  # It may be asked what is wrong with the record.
-                self.start(exchange, "", tool)
-                self._desk.use_tool(exchange, profile, tool)
-            case Unroutable(final=False) if waits == 2 and not profile.settled:
-                retry = partial(self._route, exchange, profile, waits=1)
-                self._desk.wait_for_lists(profile, retry)
-            case Unroutable(final=False, public=public) if waits and (
-                awaited := profile.awaited_owner(public)
-            ):
-                retry = partial(self._route, exchange, profile, waits=0)
-                waited = self.clock() - exchange.started
-                self._desk.wait_for_server(awaited, waited, retry)
-            case Unroutable(fault=fault, public=public):
-                exchange.name = public
-                owner = profile.silent_owner(public)
-                if owner is not None:
-                    fault = unready(owner, owner.reason or "it is still starting")
-                slug = "" if owner is None else owner.slug
-                self.start(exchange, slug, public)
-                lost = self.clock() - exchange.started if delayed else None
-                self.finish(exchange, slug, public, Failed(fault), lost)
+                return True
+        owner = profile.starting_owner(route.public) if waits >= ListWait.OWN_SERVER else None
+        if owner is not None:
+            waited = self.clock.monotonic() - exchange.started_at
+            then = partial(route_again, waits=ListWait.NEWER_LISTS)
+            self.local_methods.wait_for_server(owner, waited, then)
+            return True
+        return waits > ListWait.NONE and self.local_methods.look_up(
+            profile, route, exchange.caller, partial(route_again, waits=ListWait.NONE)
+        )
 
-    def _barred(self, exchange: Exchange) -> Fault | None:
-        """Why a call is not made that could not be recorded; see `sluice`."""
-        if self.sluice.refusal is None or exchange.method.event is None:
+    def _waits_for_extension(self, exchange: Exchange, profile: Profile) -> bool:
+        """Wait for all servers if none is known to have the extension of a method."""
+        if _knows_method(exchange, profile):
+            return False
+
+        def settle() -> None:
+            if exchange.ended:
+                return
+            if _knows_method(exchange, profile):
+                self._dispatch(exchange, profile)
+            else:
+                exchange.end(Failed(method_not_found(exchange.method.name)))
+
+        self.local_methods.wait_for_lists(profile, settle)
+        return True
+
+    def _resume_parked(self, exchange: Exchange, profile: Profile) -> bool:
+        """Take a client that brings a `requestState` back to its parked call, if it has one."""
+        if "requestState" not in exchange.param_members or self.durability.refusal is not None:
+            return False
+        catalog = profile.catalog_of(exchange.caller)
+        route = resolve_route(exchange.method, exchange.params, exchange.param_members, catalog)
+        if isinstance(route, Route):
+            # For the record, should the call be over by now.
+            exchange.name, exchange.server = route.public, route.slug
+            exchange.native = route.native
+        is_resumed = self.parked_calls.resume(exchange)
+        if is_resumed:
+            self.admission.register(exchange)
+        return is_resumed
+
+    def _recording_refusal(self, exchange: Exchange) -> Fault | None:
+        """Why a call is refused that could not be recorded; see `calls/durability.py`."""
+        if self.durability.refusal is None or exchange.method.event is None:
             return None
-        exchange.hold = None
-        return self.sluice.refusal
+        exchange.delay_answer = None
+        return self.durability.refusal
 
-    @property
-    def _desk(self) -> Desk:
-        if self.desk is None:
-            raise RuntimeError("the relay has no desk")
-        return self.desk
+    # The end.
+
+    def finish(self, exchange: Exchange, ending: Ending) -> None:
+        """End a call with an answer to its client. The exchange then records the ending."""
+        self.calls.remove(exchange)
+        exchange.end(self.admission.with_retry_hint(ending))
+
+    def on_internal_error(self, exchange: Exchange, error: Exception) -> None:
+        """Something of ours broke: the client gets an answer all the same."""
+        call = self.calls.open.get(exchange)
+        if isinstance(call, Call):
+            call.on_internal_error(error)
+        else:
+            self.report_internal_error(error)
+            self.finish(exchange, Failed(internal_fault(error)))
+
+    def report_internal_error(self, error: Exception) -> None:
+        """Tell the operator; a shortage of memory is told elsewhere, and is no error of ours."""
+        if not isinstance(error, MemoryError):
+            self.clock.report_error(error)
+
+    # The calls of a server.
+
+    def is_in_use(self, server: Server) -> bool:
+        """Whether a call or a task still needs a server."""
+        if server.open_calls or self.tasks.has_open_task(server):
+            return True
+        return any(isinstance(call, Call) for call in self.calls.at_server(server))
+
+    def _count_open(self, server: Server) -> int:
+        return sum(1 for _ in self.calls.at_server(server))
+
+    # The fast path: `begin` for a call that its caller has made before.
+
+    def prepare_fast_call(
+        self,
+        plain: PlainCall,
+        caller: Caller,
+        client: ClientAdapter,
+        writer: ReplyWriter,
+        key: Hashable,
+    ) -> FastCall | None:
+        """A call on the fast path that an earlier one has left; None if it is not valid now."""
+        path: FastPath | None = caller.cache.get((plain.name, plain.token is None))
+        if path is None or path.meta != plain.raw_meta:
+            return None
+        profile = path.profile
+        if path.catalog is not (
+            profile.catalog_of(caller) if profile.has_variants else profile.catalog
+        ):
+            return None
+        if profile is not self._profiles.get(caller.profile):
+            return None  # The configuration has changed since.
+        connection = path.connection
+        if (
+            connection.closed_with is not None
+            or connection.draining_reason is not None
+            or path.breaker.is_restricting
+        ):
+            return None
+        if self.durability.refusal is not None:
+            return None
+        admission, client_load, calls = self.admission, path.client_load, self.calls
+        if len(calls.open) >= admission.calls_max or len(plain.arguments) > LARGE_BYTES:
+            return None
+        if client_load is not None:
+            if client_load.calls >= admission.client_calls_max:
+                return None
+            client_load.calls += 1
+        if not calls.is_sweep_scheduled:
+            calls.schedule_sweep()
+        return FastCall(self, path, plain, client, writer, key)
+
+    def on_fast_result(
+        self, call: FastCall, size: int, server_seconds: float, result: bytes, frame: bytes
+    ) -> None:
+        """`finish` for a call on the fast path."""
+        del self.calls.open[call]
+        client_load = call.path.client_load
+        if client_load is not None:
+            client_load.calls -= 1
+        try:
+            self.recorder.record_fast_call(
+                call.path.event_template, call, size, server_seconds, result, frame
+            )
+        except Exception as error:  # noqa: BLE001 - the caller gets the answer even so
+            self.clock.report_error(error)
+        call.client.remove(call.key)
+        if self.durability.is_holding:
+            self.durability.hold_answer(HeldAnswer(call, call.path.caller.revision, frame))
+        else:
+            call.writer.end(frame)
+
+    def continue_call(self, fast_call: FastCall) -> Call:
+        """Make an ordinary call of one that leaves the fast path."""
+        path, plain, params = fast_call.path, fast_call.plain, fast_call.params
+        exchange = Exchange(
+            id=plain.id,
+            method=fast_call.method,
+            params=params,
+            param_members=raw_json.members(params),
+            caller=path.caller,
+            writer=fast_call.writer,
+            deliver=fast_call.client.deliver,
+            key=fast_call.key,
+            progress_token=plain.token,
+            progress_reported=fast_call.reported,
+            name=path.public,
+            client_load=path.client_load,
+            lease_owner=path.lease_owner,
+        )
+        self.recorder.start_exchange(exchange)
+        exchange.started_at = fast_call.started
+        exchange.transcript = fast_call.transcript or exchange.transcript
+        _, server_params = fast_call.raw_params()
+        call = Call(self, exchange, path.profile, path.server, path.native, server_params)
+        call.continue_fast_call(fast_call)
+        del self.calls.open[fast_call]
+        fast_call.client.replace(fast_call.key, exchange)
+        return call
+
+
+def _knows_method(exchange: Exchange, profile: Profile) -> bool:
+    """Whether a server of a profile may know a method, as far as its servers are known."""
+    if exchange.method.routing is RoutingRule.TRANSPARENT:
+        return profile.passes_unknown(exchange.caller.capabilities)
+    return exchange.method.extension is None or exchange.method.extension in profile.extensions

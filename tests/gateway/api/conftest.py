@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from anyport.protocol.method import Kind
-from anyport.routing.offers import Listing, Offer
+from anyport.catalog.offers import Listing, Offer
+from anyport.protocol.methods import OfferKind
 from tests.gateway.api.fakes import FakeGateway
 from tests.gateway.fakes import FakeServer
 
@@ -22,18 +22,18 @@ def rich_server() -> FakeServer:
     )
     tool = b'{"name":"read","title":"Read","description":"Reads a page.","inputSchema":{}}'
     server.listings |= {
-        Kind.TOOLS: Listing(
+        OfferKind.TOOLS: Listing(
             offers=(Offer("read", tool), Offer("odd", b'{"name":"odd","title":7}'))
         ),
-        Kind.RESOURCES: Listing(
+        OfferKind.RESOURCES: Listing(
             offers=(Offer("doc:1", b'{"uri":"doc:1","name":"one","mimeType":"text/plain"}'),)
         ),
-        Kind.TEMPLATES: Listing(
+        OfferKind.TEMPLATES: Listing(
             offers=(Offer("doc:{id}", b'{"uriTemplate":"doc:{id}","name":"any"}'),)
         ),
-        Kind.PROMPTS: Listing(offers=(Offer("ask", b'{"name":"ask","description":"Asks."}'),)),
+        OfferKind.PROMPTS: Listing(offers=(Offer("ask", b'{"name":"ask","description":"Asks."}'),)),
     }
-    server.listed = True
+    server.lists_ready = True
     return server
 
 

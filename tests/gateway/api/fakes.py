@@ -7,26 +7,29 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from anyport.config.schema import TelemetryConfig
-from anyport.gateway.admission import Admission
-from anyport.gateway.api.around import Around
-from anyport.gateway.changes import Changes
-from anyport.gateway.events import Events
-from anyport.gateway.feed import Feed
-from anyport.gateway.hooks import Hooks
-from anyport.gateway.metrics import Metrics
+from anyport.clock import Clock
+from anyport.config.model import TelemetryConfig
+from anyport.gateway.api.router import ApiRouter
+from anyport.gateway.calls.admission import Admission
+from anyport.gateway.config_diff import ConfigDiff
+from anyport.gateway.gateway import Gateway
+from anyport.gateway.hooks.hooks import Hooks
+from anyport.gateway.local.event_queries import EventQueries
+from anyport.gateway.local.notifications import Notifications
 from anyport.gateway.profile import Profile
 from anyport.gateway.relay import Relay
-from anyport.gateway.reload import Reload, Unfit
-from anyport.gateway.telemetry import Telemetry
-from anyport.ingress.http.reply import Fields
+from anyport.gateway.reload import Reload, ReloadRefused
+from anyport.ingress.http.responder import Fields
+from anyport.observe.metrics import Metrics
+from anyport.observe.telemetry import Telemetry
 from anyport.protocol.principal import LOCAL, Principal
-from anyport.record.journal import Journal
+from anyport.record.journal.journal import Journal
 from anyport.upstream.server import Server
-from anyport.wire.http import RequestHead
+from anyport.wire.http1 import RequestHead
 from tests.gateway.fakes import FakeServer, profile_of
+from tests.record.story import ManualClock
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 NOON = 1_785_240_000.0
 
 
@@ -85,39 +88,47 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-class FakeGateway:
+class ReportingClock(Clock):
+    """Runs tasks in the group of a scene; what breaks is for a test to look at."""
+
+    def __init__(self, reported: list[BaseException]) -> None:
+        super().__init__(reported.append)
+        self.group: asyncio.TaskGroup | None = None
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        assert self.group is not None
+        self.group.create_task(self._run_reported(work), name=name)
+
+
+class FakeGateway(Gateway):
     """Servers that never start, a journal on disk, numbers that stand still."""
 
     def __init__(self, path: Path, *servers: FakeServer, **profile: Any) -> None:
         self.draining = False
         self.now = 1000.0
-        self.journal = Journal(path, source="test", clock=lambda: NOON, redact=str)
-        self.events = Events(path, self.journal)
+        self.journal = Journal(path, source="test", now=lambda: NOON, redact=str)
+        self.events = EventQueries(path, self.journal)
         self.metrics = Metrics(lambda: self.now)
         self.relay = cast(
             Relay,
             SimpleNamespace(
-                deadlines=[],
-                retries=SimpleNamespace(repeated={}),
+                calls=[],
+                retry_budgets=SimpleNamespace(retried_counts={}),
                 admission=Admission(),
             ),
         )
-        self.feed = cast(Feed, SimpleNamespace(sessions={}))
-        self.hooks = cast(Hooks, SimpleNamespace(posting=False, report=dict))
-        self.telemetry = Telemetry(TelemetryConfig(), {}, lambda: 0.0, print)
+        self.notifications = cast(Notifications, SimpleNamespace(sessions={}))
+        self.hooks = cast(Hooks, SimpleNamespace(has_post=False, report=dict))
+        self.telemetry = Telemetry(TelemetryConfig(), {}, ManualClock(), print)
         self.servers: dict[str, Server] = {server.slug: server for server in servers}
         self.profiles: dict[str, Profile] = {"default": profile_of(*servers, **profile)}
         self.reported: list[BaseException] = []
-        self.reloaded: Changes | Unfit = Changes(added=("new",))
+        self.reloaded: ConfigDiff | ReloadRefused = ConfigDiff(added=("new",))
         self.reload = cast(Reload, SimpleNamespace(run=self._reload))
-        self.group: asyncio.TaskGroup | None = None
+        self.clock: ReportingClock = ReportingClock(self.reported)
 
-    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        assert self.group is not None
-        self.group.create_task(self._guarded(work), name=name)
-
-    async def _reload(self) -> Changes:
-        if isinstance(self.reloaded, Unfit):
+    async def _reload(self) -> ConfigDiff:
+        if isinstance(self.reloaded, ReloadRefused):
             raise self.reloaded
         return self.reloaded
 
@@ -130,7 +141,7 @@ class FakeGateway:
 
         async def whole() -> None:
             async with asyncio.timeout(DEADLINE_SECONDS), asyncio.TaskGroup() as group:
-                self.group = group
+                self.clock.group = group
                 await scene(Visit(self))
 
         asyncio.run(whole())
@@ -145,27 +156,22 @@ class FakeGateway:
         self.play(scene)
         return replies[0]
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except Exception as error:  # noqa: BLE001 - a test looks at it
-            self.reported.append(error)
-
 
 class Visit:
     """Someone who asks for what is not MCP."""
 
     def __init__(self, gateway: FakeGateway) -> None:
         self.gateway = gateway
-        self.around = Around(gateway)
+        self.around = ApiRouter(gateway)
 
-    def begin(self, target: str, method: str = "GET") -> FakeReply:
+    def begin(self, target: str, whose: Principal = LOCAL, method: str = "GET") -> FakeReply:
         reply = FakeReply()
+        reply.principal = whose
         self.around(request(target, method), b"", reply)
         return reply
 
     async def get(self, target: str, method: str = "GET") -> FakeReply:
-        reply = self.begin(target, method)
+        reply = self.begin(target, method=method)
         await until(lambda: reply.finished)
         assert reply.answers == 1
         return reply

@@ -6,14 +6,16 @@ from urllib.parse import quote
 
 import pytest
 
-from anyport.gateway.reload import Unfit
-from anyport.record import index
-from anyport.record.journal import LISTENERS_MAX
+from anyport.gateway.api.stream import FOLLOWERS_MAX, FOLLOWERS_OF_ONE_MAX
+from anyport.gateway.reload import ReloadRefused
+from anyport.protocol.principal import LOCAL, Principal
+from anyport.record.index import index
+from anyport.record.journal.journal import LISTENERS_MAX
 from tests.gateway.api.fakes import FakeGateway, Visit, until
 
 
 def note(gateway: FakeGateway, number: int, status: Any = "success") -> None:
-    gateway.journal.note(
+    gateway.journal.record(
         "gateway.tool_call", status, trace_id=f"{number:032x}", metadata={"tool": f"t{number}"}
     )
 
@@ -184,17 +186,49 @@ def test_who_leaves_is_not_listened_for_any_more(gateway: FakeGateway) -> None:
     gateway.play(scene)
 
 
-def test_no_more_can_follow_than_the_limit(gateway: FakeGateway) -> None:
+@pytest.mark.parametrize(
+    ("whose", "most"),
+    [(LOCAL, FOLLOWERS_MAX), (Principal("token", "ada"), FOLLOWERS_OF_ONE_MAX)],
+)
+def test_for_one_more_who_follows_the_oldest_makes_room(
+    gateway: FakeGateway, whose: Principal, most: int
+) -> None:
     async def scene(visit: Visit) -> None:
-        replies = [visit.begin("/api/v1/events/stream") for _ in range(LISTENERS_MAX)]
-        await until(lambda: all(reply.status for reply in replies))
-        refused = await visit.get("/api/v1/events/stream")
-        assert refused.status == 503
-        assert "Too many follow the events already" in refused.json["detail"]
-        for reply in replies:
+        paths = ("/api/v1/traffic/stream", "/api/v1/events/stream")
+        replies = []
+        for number in range(most + 1):
+            replies.append(visit.begin(paths[number % 2], whose))
+            await until(lambda: bool(replies[-1].status))
+        await until(lambda: replies[0].finished)
+        assert {reply.status for reply in replies} == {200}
+        assert [reply.finished for reply in replies[1:]] == [False] * most
+        for reply in replies[1:]:
             reply.leave()
 
     gateway.play(scene)
+
+    assert gateway.reported == []
+
+
+def test_the_one_who_follows_most_makes_room_for_others(gateway: FakeGateway) -> None:
+    async def scene(visit: Visit) -> None:
+        many = [Principal("token", name) for name in "abcd"]
+        replies = [
+            visit.begin("/api/v1/events/stream", one)
+            for one in many
+            for _ in range(FOLLOWERS_MAX // len(many))
+        ]
+        await until(lambda: all(reply.status for reply in replies))
+        late = visit.begin("/api/v1/events/stream", Principal("token", "late"))
+        await until(lambda: any(reply.finished for reply in replies))
+        await until(lambda: late.status == 200)
+        assert sum(reply.finished for reply in replies) == 1
+        for reply in (late, *replies):
+            reply.leave()
+
+    gateway.play(scene)
+
+    assert gateway.reported == []
 
 
 def test_the_head_of_the_stream_can_be_asked_for(gateway: FakeGateway) -> None:
@@ -208,7 +242,7 @@ def test_what_breaks_is_an_error_without_its_reason(gateway: FakeGateway) -> Non
     def broken() -> int:
         raise RuntimeError("secret reason")
 
-    gateway.metrics.streams = broken
+    gateway.metrics.count_streams = broken
 
     reply = gateway.get("/api/v1/status")
 
@@ -234,7 +268,7 @@ def test_a_reload_tells_what_it_changed(gateway: FakeGateway) -> None:
 
 
 def test_a_configuration_that_cannot_be_used_is_told_with_the_reason(gateway: FakeGateway) -> None:
-    gateway.reloaded = Unfit("anyport.toml:3:1: unknown key")
+    gateway.reloaded = ReloadRefused("anyport.toml:3:1: unknown key")
     reply = gateway.get("/api/v1/reload", "POST")
 
     assert reply.status == 422

@@ -3,15 +3,14 @@
 import re
 from pathlib import Path
 
-from anyport.gateway import families as module
-from anyport.gateway.api.exposition import read, render
 from anyport.gateway.api.openapi import OPERATIONS
-from anyport.gateway.families import Family
-from anyport.gateway.metrics import OTHER, TOOL_NAMES_MAX
-from anyport.record.journal import LISTENERS_MAX
+from anyport.gateway.api.prometheus import read, render
+from anyport.gateway.api.stream import FOLLOWERS_MAX, FOLLOWERS_OF_ONE_MAX
+from anyport.observe import metrics as module
+from anyport.observe.metrics import OTHER_LABEL, TOOL_NAMES_MAX, HistogramFamily
 from tests.gateway.api.fakes import FakeGateway
 
-PAGE = (Path(__file__).parents[3] / "docs" / "api.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "api.md").read_text("utf-8")
 
 
 def test_every_path_is_on_the_page() -> None:
@@ -28,13 +27,16 @@ def test_every_metric_is_on_the_page_with_its_type(gateway: FakeGateway) -> None
 
 
 def test_the_labels_of_a_histogram_are_on_the_page() -> None:
-    families = [value for value in vars(module).values() if isinstance(value, Family)]
+    families = [value for value in vars(module).values() if isinstance(value, HistogramFamily)]
     assert len(families) == 5
     for family in families:
-        [cell] = re.findall(rf"^\| `{family.exposed}` \|.*\| (.*) \|$", PAGE, re.MULTILINE)
+        [cell] = re.findall(rf"^\| `{family.prometheus_name}` \|.*\| (.*) \|$", PAGE, re.MULTILINE)
         assert tuple(re.findall(r"`(\w+)`", cell)) == family.labels
 
 
 def test_the_numbers_on_the_page_are_ours() -> None:
-    assert f"After {TOOL_NAMES_MAX} tools `{OTHER}`" in PAGE
-    assert f"At most {LISTENERS_MAX} can follow" in PAGE
+    assert f"After {TOOL_NAMES_MAX} tools `{OTHER_LABEL}`" in PAGE
+    assert (
+        f"At most {FOLLOWERS_MAX} can follow at a time, and\n{FOLLOWERS_OF_ONE_MAX} with one"
+        in PAGE
+    )

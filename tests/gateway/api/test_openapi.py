@@ -8,8 +8,8 @@ import jsonschema_rs
 import pytest
 
 from anyport.gateway.api.app import Api
-from anyport.gateway.api.around import Around
 from anyport.gateway.api.openapi import JSON, OPERATIONS, document
+from anyport.gateway.api.router import ApiRouter
 from tests.gateway.api.fakes import FakeGateway
 from tests.record.recorded import SPAN, exchange, frame, payload_line, write_events, write_payloads
 
@@ -43,7 +43,7 @@ def closed(schema: Any) -> Any:
 def test_every_route_is_described_and_every_description_has_its_route(
     gateway: FakeGateway,
 ) -> None:
-    assert {*Around(gateway).shortcuts, *Api(gateway).endpoints} == set(OPERATIONS)
+    assert {*ApiRouter(gateway).shortcuts, *Api(gateway).endpoints} == set(OPERATIONS)
     assert set(DOCUMENT["paths"]) == set(OPERATIONS)
 
 
@@ -57,7 +57,7 @@ def test_the_document_is_served_as_it_is(gateway: FakeGateway) -> None:
 @pytest.mark.parametrize("path", [path for path, row in OPERATIONS.items() if row.media == JSON])
 def test_an_answer_has_the_shape_that_the_document_says(gateway: FakeGateway, path: str) -> None:
     for number in range(2):
-        gateway.journal.note(
+        gateway.journal.record(
             "gateway.tool_call",
             "failure",
             trace_id=f"{number:032x}",

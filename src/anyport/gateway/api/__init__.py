@@ -1,1 +1,1 @@
-"""Around the endpoint: health, metrics, and what the gateway knows, for programs."""
+"""The management API, `/metrics` and the event stream."""

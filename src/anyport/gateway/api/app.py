@@ -1,8 +1,9 @@
-"""The API as an ASGI application. Imported with the first request for it, and not before."""
+"""The management API as a Starlette application; imported with the first request for it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
@@ -14,50 +15,64 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from anyport import __version__
-from anyport.gateway.api import openapi, traffic, views
-from anyport.gateway.api.answers import Contents, Profiles, Servers
-from anyport.gateway.api.hearing import Choose, Hearing
+from anyport.gateway.api import openapi, views
 from anyport.gateway.api.openapi import EVENT_STREAM, JSON
-from anyport.gateway.api.problem import MEDIA_TYPE, READ_ONLY, SAFE, problem
-from anyport.gateway.api.stream import Follower
-from anyport.gateway.api.views import Gateway
-from anyport.gateway.desk import BadQuery
-from anyport.gateway.events import EventsBusy
-from anyport.gateway.reload import Unfit
-from anyport.gateway.why import why
-from anyport.record.filter_tree import Filter
-from anyport.record.selecting import happenings
-from anyport.record.traffic import NoSuchId
+from anyport.gateway.api.schemas import (
+    MEDIA_TYPE,
+    READ_ALLOW,
+    SAFE_HEADERS,
+    Contents,
+    ProfilesAnswer,
+    Servers,
+    encode_problem,
+)
+from anyport.gateway.api.stream import (
+    FOLLOWERS_MAX,
+    FOLLOWERS_OF_ONE_MAX,
+    Follower,
+    LineSelector,
+    SelectLine,
+)
+from anyport.gateway.explain import explain_name
+from anyport.gateway.gateway import Gateway
+from anyport.gateway.local.event_queries import BadQuery, EventsBusy
+from anyport.gateway.reload import ReloadRefused
+from anyport.protocol.quota import QuotaLimits, QuotaTable
+from anyport.record.filter.ast import Filter
+from anyport.record.index.query import without_traffic
+from anyport.record.index.traffic import NoSuchId
 
-ASKED_CHARS_MAX: Final = 64
-"""What of a wrong name is repeated to the one who asked for it."""
-NAMES_MAX: Final = 50
-"""How many right ones are named to them."""
+NAME_CHARS_MAX: Final = 64
+"""Length of an unknown name in an error."""
+NAMES_SHOWN_MAX: Final = 50
+"""Known names that such an error lists."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
 
 
 def build(gateway: Gateway) -> Starlette:
-    """The application."""
     endpoints = Api(gateway).endpoints
     app = Starlette(
         routes=[
             Route(path, endpoint, methods=[openapi.OPERATIONS[path].method])
             for path, endpoint in endpoints.items()
         ],
-        exception_handlers=dict.fromkeys((Refusal, HTTPException, Exception), _refused),
+        exception_handlers=dict.fromkeys((ApiError, HTTPException, Exception), _handle_error),
     )
-    app.router.redirect_slashes = False  # It would redirect to whatever `Host` says.
+    app.router.redirect_slashes = False  # Redirects would go wherever the `Host` field says.
     return app
 
 
 class Api:
-    """What is answered at each path."""
+    """The endpoints."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._hearing = Hearing()
+        self._line_selector = LineSelector()
+        self._followers: QuotaTable[Follower] = QuotaTable(
+            QuotaLimits(FOLLOWERS_MAX, FOLLOWERS_OF_ONE_MAX)
+        )
         self.endpoints: Mapping[str, Endpoint] = {
             "/mcp/{profile}/info": self.profile,
             "/api/v1": self.contents,
@@ -77,104 +92,106 @@ class Api:
         }
 
     async def contents(self, request: Request) -> Response:
-        """What there is."""
         links = {row.name: path for path, row in openapi.OPERATIONS.items()}
         return _json(Contents(name=views.NAME, version=__version__, links=links))
 
     async def openapi(self, request: Request) -> Response:
-        """The description of all this."""
         return _answer(openapi.document())
 
     async def status(self, request: Request) -> Response:
-        """How everything is doing."""
         return _json(views.status_view(self._gateway))
 
     async def servers(self, request: Request) -> Response:
-        """Every server."""
         servers = self._gateway.servers.values()
         shown = tuple(views.server_view(self._gateway, server) for server in servers)
         return _json(Servers(servers=shown))
 
     async def server(self, request: Request) -> Response:
-        """One server."""
-        server = _named("server", request, self._gateway.servers)
+        server = _look_up("server", request, self._gateway.servers)
         return _json(views.server_view(self._gateway, server))
 
     async def profiles(self, request: Request) -> Response:
-        """Every profile."""
         profiles = self._gateway.profiles.values()
-        return _json(Profiles(profiles=tuple(map(views.profile_view, profiles))))
+        return _json(ProfilesAnswer(profiles=tuple(map(views.profile_view, profiles))))
 
     async def profile(self, request: Request) -> Response:
-        """One profile with all that it offers."""
-        return _json(views.profile_detail(_named("profile", request, self._gateway.profiles)))
+        return _json(views.profile_detail(_look_up("profile", request, self._gateway.profiles)))
 
     async def why(self, request: Request) -> Response:
-        """Why something is there, or not."""
-        asked = _once_each(request)
+        parameters = _query_parameters(request)
         profiles = self._gateway.profiles
-        slug = asked.get("profile") or (next(iter(profiles)) if len(profiles) == 1 else "default")
-        if not asked.get("name"):
-            raise Refusal(400, "A name is needed: /api/v1/why?name=server__tool")
+        slug = parameters.get("profile") or (
+            next(iter(profiles)) if len(profiles) == 1 else "default"
+        )
+        if not parameters.get("name"):
+            raise ApiError(400, "A name is needed: /api/v1/why?name=server__tool")
         if slug not in profiles:
-            if asked.get("profile"):
-                raise Refusal(404, _no_such("profile", slug, profiles))
-            names = _some(list(profiles))
-            raise Refusal(400, f"Name a profile with profile=; the profiles are: {names}")
-        return _json(why(asked["name"], profiles[slug], self._gateway.servers))
+            if parameters.get("profile"):
+                raise ApiError(404, _not_found_text("profile", slug, profiles))
+            names = _join_names(list(profiles))
+            raise ApiError(400, f"Name a profile with profile=; the profiles are: {names}")
+        return _json(explain_name(parameters["name"], profiles[slug], self._gateway.servers))
 
     async def reload(self, request: Request) -> Response:
-        """Take over a changed configuration."""
-        preview = _once_each(request).get("preview", "false")
+        preview = _query_parameters(request).get("preview", "false")
         if preview not in ("true", "false"):
-            raise Refusal(400, "preview must be true or false")
+            raise ApiError(400, "preview must be true or false")
         try:
             if preview == "true":
                 return _json(views.reload_view(*await self._gateway.reload.preview()))
-            found = await self._gateway.reload.run()
-        except Unfit as error:
-            raise Refusal(422, f"The configuration stays as it is: {error}") from None
-        return _json(views.reload_view(found))
+            changes = await self._gateway.reload.run()
+        except ReloadRefused as error:
+            raise ApiError(422, f"The configuration stays as it is: {error}") from None
+        return _json(views.reload_view(changes))
 
     async def events(self, request: Request) -> Response:
-        """Some events."""
-        with _refusing():
-            page = await self._gateway.events.page(_once_each(request))
+        with _mapped_errors():
+            page = await self._gateway.events.page(_query_parameters(request))
         return _page(b"events", page.lines, page.cursor)
 
     async def traffic(self, request: Request) -> Response:
-        """Some exchanges and frames."""
-        with _refusing():
-            page = await self._gateway.events.traffic(_once_each(request))
-        rows = await asyncio.to_thread(traffic.rows, page.lines)
+        with _mapped_errors():
+            page = await self._gateway.events.traffic(_query_parameters(request))
+        rows = await asyncio.to_thread(views.encode_rows, page.lines)
         return _page(b"rows", rows, page.cursor)
 
     async def detail(self, request: Request) -> Response:
-        """What an id means, with all that is kept of it."""
-        with _refusing():
-            return _answer(await traffic.details(self._gateway.events, request.path_params["id"]))
+        with _mapped_errors():
+            details = await views.encode_details(self._gateway.events, request.path_params["id"])
+        return _answer(details)
 
     async def follow(self, request: Request) -> Response:
-        """Every event from now on that matches."""
-        return self._follow(request, lambda text: self._hearing.events(happenings(text)))
+        return self._follow(
+            request, lambda text: self._line_selector.select_events(without_traffic(text))
+        )
 
     async def follow_traffic(self, request: Request) -> Response:
-        """Every exchange and frame from now on that matches."""
-        return self._follow(request, self._hearing.rows)
+        return self._follow(request, self._line_selector.select_rows)
 
-    def _follow(self, request: Request, choose: Callable[[Filter], Choose]) -> Response:
+    def _follow(
+        self, request: Request, line_selector_for: Callable[[Filter], SelectLine]
+    ) -> Response:
         if request.method == "HEAD":
-            return Response(headers=dict(SAFE), media_type=EVENT_STREAM)
-        with _refusing():
-            chosen = choose(traffic.followed(_once_each(request)))
+            return Response(headers=dict(SAFE_HEADERS), media_type=EVENT_STREAM)
+        with _mapped_errors():
+            select_line = line_selector_for(views.parse_follow_filter(_query_parameters(request)))
+        followers, principal = self._followers, request.state.principal
+        # At the limit, the oldest follower of the first principal in this order has to go.
+        for evicted_principal in followers.eviction_order(principal) or ():
+            oldest = next(iter(followers.items_of(evicted_principal)))
+            followers.remove(evicted_principal, oldest)
+            oldest.end()
+            break
         try:
-            return _Following(Follower(self._gateway.journal, chosen))
+            follower = Follower(self._gateway.journal, select_line)
         except ValueError as error:
-            raise Refusal(503, str(error)) from None
+            raise ApiError(503, str(error)) from None
+        followers.add(principal, follower)
+        return _FollowResponse(follower, partial(followers.remove, principal, follower))
 
 
-class Refusal(Exception):
-    """What was asked cannot be answered; the detail is for people."""
+class ApiError(Exception):
+    """A request that cannot be answered; the detail is for people."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -182,35 +199,37 @@ class Refusal(Exception):
         self.detail = detail
 
 
-class _Following(StreamingResponse):
-    """Stops listening whatever becomes of the client, even before the first piece."""
+class _FollowResponse(StreamingResponse):
+    """Closes its follower however the response ends, even before the first byte."""
 
-    def __init__(self, follower: Follower) -> None:
-        super().__init__(follower.pieces(), headers=dict(SAFE), media_type=EVENT_STREAM)
+    def __init__(self, follower: Follower, on_end: Callable[[], None]) -> None:
+        super().__init__(follower.stream(), headers=dict(SAFE_HEADERS), media_type=EVENT_STREAM)
         self._follower = follower
+        self._on_end = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
             self._follower.close()
+            self._on_end()
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
+def _mapped_errors() -> Iterator[None]:
     try:
         yield
     except EventsBusy as error:
-        raise Refusal(503, str(error)) from None
+        raise ApiError(503, str(error)) from None
     except BadQuery as error:
-        raise Refusal(400, str(error)) from None
+        raise ApiError(400, str(error)) from None
     except NoSuchId as error:
-        raise Refusal(404, str(error)) from None
+        raise ApiError(404, str(error)) from None
 
 
 def _page(name: bytes, items: list[bytes], cursor: str | None) -> Response:
-    place = msgspec.json.encode(cursor)
-    return _answer(b'{"%b":[%b],"next_cursor":%b}' % (name, b",".join(items), place))
+    cursor_json = msgspec.json.encode(cursor)
+    return _answer(b'{"%b":[%b],"next_cursor":%b}' % (name, b",".join(items), cursor_json))
 
 
 def _json(answer: msgspec.Struct) -> Response:
@@ -218,47 +237,51 @@ def _json(answer: msgspec.Struct) -> Response:
 
 
 def _answer(body: bytes) -> Response:
-    return Response(body, headers=dict(SAFE), media_type=JSON)
+    return Response(body, headers=dict(SAFE_HEADERS), media_type=JSON)
 
 
-def _named(what: str, request: Request, known: Mapping[str, T]) -> T:
+def _look_up(what: str, request: Request, known: Mapping[str, T]) -> T:
     name = request.path_params[what]
     if name not in known:
-        raise Refusal(404, _no_such(what, name, known))
+        raise ApiError(404, _not_found_text(what, name, known))
     return known[name]
 
 
-def _no_such(what: str, name: str, known: Mapping[str, object]) -> str:
-    asked = name[:ASKED_CHARS_MAX]
-    return f"There is no {what} {asked!r}; the {what}s are: {_some(list(known))}"
+def _not_found_text(what: str, name: str, known: Mapping[str, object]) -> str:
+    shown_name = name[:NAME_CHARS_MAX]
+    return f"There is no {what} {shown_name!r}; the {what}s are: {_join_names(list(known))}"
 
 
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:NAMES_MAX]) or "none"
-    return shown if len(names) <= NAMES_MAX else f"{shown} and {len(names) - NAMES_MAX} more"
+def _join_names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:NAMES_SHOWN_MAX]) or "none"
+    return (
+        shown
+        if len(names) <= NAMES_SHOWN_MAX
+        else f"{shown} and {len(names) - NAMES_SHOWN_MAX} more"
+    )
 
 
-def _once_each(request: Request) -> dict[str, str]:
+def _query_parameters(request: Request) -> dict[str, str]:
     pairs = request.query_params.multi_items()
     if len(pairs) > len(dict(pairs)):
-        raise Refusal(400, "A parameter is given more than once")
+        raise ApiError(400, "A parameter is given more than once")
     return dict(pairs)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _handle_error(request: Request, error: Exception) -> Response:
     match error:
-        case Refusal(status=status, detail=detail):
+        case ApiError(status=status, detail=detail):
             return _problem(status, detail)
         case HTTPException(status_code=405):
             row = openapi.OPERATIONS.get(request.url.path)
-            allowed = READ_ONLY if row is None or row.method == "GET" else row.method
-            words = None if allowed == READ_ONLY else f"Use {allowed} here"
-            return _problem(405, words, allow=allowed)
+            allowed = READ_ALLOW if row is None or row.method == "GET" else row.method
+            hint = None if allowed == READ_ALLOW else f"Use {allowed} here"
+            return _problem(405, hint, allow=allowed)
         case HTTPException(status_code=status):
             return _problem(status, None)
     return _problem(500, None)
 
 
 def _problem(status: int, detail: str | None, **fields: str) -> Response:
-    headers = dict(SAFE) | fields
-    return Response(problem(status, detail), status, headers=headers, media_type=MEDIA_TYPE)
+    headers = dict(SAFE_HEADERS) | fields
+    return Response(encode_problem(status, detail), status, headers=headers, media_type=MEDIA_TYPE)

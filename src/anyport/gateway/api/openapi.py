@@ -1,7 +1,7 @@
-"""The OpenAPI document: every path, what may be asked of it, and what it answers.
+"""The OpenAPI document: every path with its parameters and responses.
 
-One row for each path; the shapes are those of `answers.py`. A test holds the rows against the
-routes, and the answers against the shapes.
+There is one row per path; schemas are generated from the types of `schemas.py`. Tests compare the
+rows with the routes, and responses with their schemas.
 """
 
 from collections.abc import Mapping
@@ -12,10 +12,10 @@ from typing import Any, Final, get_args
 import msgspec
 
 from anyport import __version__
-from anyport.gateway.api import answers
-from anyport.gateway.api.problem import MEDIA_TYPE
-from anyport.gateway.tools import EVENTS_LIMIT_DEFAULT, EVENTS_LIMIT_MAX
-from anyport.gateway.why import Why
+from anyport.gateway.api import schemas
+from anyport.gateway.api.schemas import MEDIA_TYPE
+from anyport.gateway.explain import Why
+from anyport.gateway.local.gateway_tools import EVENTS_LIMIT_DEFAULT, EVENTS_LIMIT_MAX
 from anyport.record.event import EventType, Status
 
 JSON: Final = "application/json"
@@ -26,21 +26,21 @@ Schema = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
-    """What a caller may say in the path or in the query."""
+class ApiParameter:
+    """A parameter in the path or in the query."""
 
     name: str
     meaning: str
     schema: Schema
-    place: str = "query"
-    needed: bool = False
-    """Whether nothing can be answered without it; what stands in a path always is."""
+    location: str = "query"
+    required: bool = False
+    """Whether it is required; one in the path always is."""
 
     def describe(self) -> Schema:
         return {
             "name": self.name,
-            "in": self.place,
-            "required": self.needed or self.place == "path",
+            "in": self.location,
+            "required": self.required or self.location == "path",
             "description": self.meaning,
             "schema": self.schema,
         }
@@ -48,206 +48,210 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What can be read at a path."""
+    """The operation of a path."""
 
     name: str
     summary: str
     method: str = "GET"
     answer: type[msgspec.Struct] | None = None
-    """The shape of the answer; None for what is not JSON of ours."""
+    """The schema of the response; None if it is not JSON, or not ours."""
     media: str = JSON
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[ApiParameter, ...] = ()
     problems: Mapping[int, str] | None = None
-    """Statuses besides 200 that are answered with a problem."""
+    """Error statuses, with their meanings."""
     unready: bool = False
-    """Whether it answers 503, in the same shape, while the gateway drains."""
+    """Whether it responds with 503 and the same schema while the gateway drains."""
 
 
 _TEXT: Final[Schema] = {"type": "string"}
-_PROFILE: Final = Parameter(
-    name="profile", meaning="The slug of a profile.", schema=_TEXT, place="path"
+_PROFILE: Final = ApiParameter(
+    name="profile", meaning="The slug of a profile.", schema=_TEXT, location="path"
 )
-_SERVER: Final = Parameter(
-    name="server", meaning="The slug of a server.", schema=_TEXT, place="path"
+_SERVER: Final = ApiParameter(
+    name="server", meaning="The slug of a server.", schema=_TEXT, location="path"
 )
-_ID: Final = Parameter(
+_ID: Final = ApiParameter(
     name="id",
-    meaning="The id of an exchange or a frame, or that of a trace; its first digits will do.",
+    meaning="The id of an exchange, a frame or a trace, or its first digits.",
     schema=_TEXT,
-    place="path",
+    location="path",
 )
-_FILTER: Final = Parameter(
+_FILTER: Final = ApiParameter(
     name="filter",
-    meaning="Only what matches, such as `server:github status:error dur:>1s`.",
+    meaning="Only events that match, such as `server:github status:error dur:>1s`.",
     schema=_TEXT,
 )
-_LIMIT: Final = Parameter(
+_LIMIT: Final = ApiParameter(
     name="limit",
-    meaning=f"At most so many, the newest; more than {EVENTS_LIMIT_MAX} are never given.",
+    meaning=f"The number of events, the newest ones; {EVENTS_LIMIT_MAX} at most.",
     schema={"type": "integer", "default": EVENTS_LIMIT_DEFAULT},
 )
-_CURSOR: Final = Parameter(
+_CURSOR: Final = ApiParameter(
     name="cursor",
-    meaning="Only what is before this place: the next_cursor of an earlier answer.",
+    meaning="Only older events: the next_cursor of an earlier response.",
     schema=_TEXT,
 )
 _EVENTS: Final = (
     _FILTER,
-    Parameter(
+    ApiParameter(
         name="trace_id",
         meaning="Only this trace; with or without the dashes of a UUID.",
         schema=_TEXT,
     ),
-    Parameter(
+    ApiParameter(
         name="event_type",
         meaning="Only this type.",
         schema={"type": "string", "enum": list(get_args(EventType))},
     ),
-    Parameter(
+    ApiParameter(
         name="status",
         meaning="Only this status.",
         schema={"type": "string", "enum": list(get_args(Status))},
     ),
-    Parameter(
+    ApiParameter(
         name="since",
-        meaning="Not before: a span such as 15m, 24h or 7d, or an ISO time.",
+        meaning="Only since then: an age such as 15m, 24h or 7d, or an ISO time.",
         schema=_TEXT,
     ),
     _LIMIT,
     _CURSOR,
 )
-_NO_PROFILE: Final = {404: "There is no such profile."}
-_ASKED: Final = {
-    400: "A parameter cannot be used; of a filter the detail marks the fault.",
+_UNKNOWN_PROFILE: Final = {404: "There is no such profile."}
+_QUERY_PROBLEMS: Final = {
+    400: "A parameter is invalid; the detail marks the fault in a filter.",
     503: "Another process uses the index of the journal; ask again in a moment.",
 }
-_FOLLOWED: Final = {
-    400: "The filter cannot be used; the detail marks the fault.",
-    503: "Too many follow the events already.",
+_STREAM_PROBLEMS: Final = {
+    400: "The filter is invalid; the detail marks the fault.",
+    503: "There are too many followers.",
 }
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "/healthz": Operation(
-        name="health", summary="Whether the gateway is alive", answer=answers.Health
+        name="health", summary="Whether the gateway is alive", answer=schemas.Health
     ),
     "/readyz": Operation(
         name="readiness",
         summary="Whether the gateway accepts new work",
-        answer=answers.Health,
+        answer=schemas.Health,
         unready=True,
     ),
-    "/metrics": Operation(name="metrics", summary="Numbers for Prometheus", media=TEXT),
+    "/metrics": Operation(name="metrics", summary="Metrics for Prometheus", media=TEXT),
     "/mcp/{profile}/info": Operation(
         name="profileInfo",
         summary="A profile: its servers, tools, resources and prompts",
-        answer=answers.ProfileDetail,
+        answer=schemas.ProfileDetail,
         parameters=(_PROFILE,),
-        problems=_NO_PROFILE,
+        problems=_UNKNOWN_PROFILE,
     ),
-    "/api/v1": Operation(name="contents", summary="What there is", answer=answers.Contents),
+    "/api/v1": Operation(name="contents", summary="The paths of the API", answer=schemas.Contents),
     "/api/v1/openapi.json": Operation(name="openapi", summary="This document"),
     "/api/v1/status": Operation(
-        name="status", summary="How everything is doing", answer=answers.StatusAnswer
+        name="status",
+        summary="The state of the gateway, its servers and its profiles",
+        answer=schemas.StatusAnswer,
     ),
-    "/api/v1/servers": Operation(name="servers", summary="Every server", answer=answers.Servers),
+    "/api/v1/servers": Operation(name="servers", summary="All servers", answer=schemas.Servers),
     "/api/v1/servers/{server}": Operation(
         name="server",
         summary="One server",
-        answer=answers.ServerAnswer,
+        answer=schemas.ServerAnswer,
         parameters=(_SERVER,),
         problems={404: "There is no such server."},
     ),
     "/api/v1/profiles": Operation(
-        name="profiles", summary="Every profile", answer=answers.Profiles
+        name="profiles", summary="All profiles", answer=schemas.ProfilesAnswer
     ),
     "/api/v1/profiles/{profile}": Operation(
         name="profile",
         summary="One profile: its servers, tools, resources and prompts",
-        answer=answers.ProfileDetail,
+        answer=schemas.ProfileDetail,
         parameters=(_PROFILE,),
-        problems=_NO_PROFILE,
+        problems=_UNKNOWN_PROFILE,
     ),
     "/api/v1/why": Operation(
         name="why",
-        summary="Why a tool, prompt, resource or server is there for a profile, or is not",
+        summary="Why a tool, prompt, resource or server is visible in a profile, or is not",
         answer=Why,
         parameters=(
-            Parameter(
+            ApiParameter(
                 name="name",
                 meaning="A public or native name, a URI, `server/tool`, or a server.",
                 schema=_TEXT,
-                needed=True,
+                required=True,
             ),
-            Parameter(
+            ApiParameter(
                 name="profile",
-                meaning="The slug of a profile; else `default`, or the only one.",
+                meaning="The slug of a profile; by default `default`, or the only one.",
                 schema=_TEXT,
             ),
         ),
-        problems={400: "There is no name, or no telling which profile is meant.", **_NO_PROFILE},
+        problems={
+            400: "The name is missing, or the profile is ambiguous.",
+            **_UNKNOWN_PROFILE,
+        },
     ),
     "/api/v1/reload": Operation(
         name="reload",
-        summary="Read the configuration again, and take over what has changed",
+        summary="Read the configuration again, and apply what has changed",
         method="POST",
-        answer=answers.Reloaded,
+        answer=schemas.ReloadAnswer,
         parameters=(
-            Parameter(
+            ApiParameter(
                 name="preview",
-                meaning="Only tell what would change, in what clients see as well.",
+                meaning="Only show what would change, in the lists of clients, too.",
                 schema={"type": "boolean", "default": False},
             ),
         ),
-        problems={422: "It cannot be used, and nothing has changed."},
+        problems={422: "The configuration cannot be used, and nothing has changed."},
     ),
     "/api/v1/events": Operation(
         name="events",
         summary="The newest events that match, oldest first",
-        answer=answers.EventsAnswer,
+        answer=schemas.EventsAnswer,
         parameters=_EVENTS,
-        problems=_ASKED,
+        problems=_QUERY_PROBLEMS,
     ),
     "/api/v1/events/stream": Operation(
         name="eventStream",
         summary="Every event from now on that matches, as server-sent events",
         media=EVENT_STREAM,
         parameters=(_FILTER,),
-        problems=_FOLLOWED,
+        problems=_STREAM_PROBLEMS,
     ),
     "/api/v1/traffic": Operation(
         name="traffic",
         summary="The newest exchanges and frames that match, oldest first",
-        answer=answers.RowsAnswer,
+        answer=schemas.RowsAnswer,
         parameters=(_FILTER, _LIMIT, _CURSOR),
-        problems=_ASKED,
+        problems=_QUERY_PROBLEMS,
     ),
     "/api/v1/traffic/stream": Operation(
         name="trafficStream",
         summary="Every exchange and frame from now on that matches, as server-sent events",
         media=EVENT_STREAM,
         parameters=(_FILTER,),
-        problems=_FOLLOWED,
+        problems=_STREAM_PROBLEMS,
     ),
     "/api/v1/traffic/{id}": Operation(
         name="trafficDetail",
-        summary="One exchange or frame with all that is kept of it, or those of a trace",
-        answer=answers.DetailsAnswer,
+        summary="Everything recorded of one exchange, frame or trace",
+        answer=schemas.DetailsAnswer,
         parameters=(_ID,),
         problems={
-            404: "Nothing has this id, or several begin with these digits.",
-            503: _ASKED[503],
+            404: "Nothing has this id, or several ids begin with these digits.",
+            503: _QUERY_PROBLEMS[503],
         },
     ),
 }
-"""Every path that is not MCP's own."""
+"""All paths that are not MCP."""
 
 
 @cache
 def document() -> bytes:
-    """The whole document as JSON."""
     shapes = [row.answer for row in OPERATIONS.values() if row.answer is not None]
     _, components = msgspec.json.schema_components(
-        [*dict.fromkeys(shapes), answers.Problem], ref_template="#/components/schemas/{name}"
+        [*dict.fromkeys(shapes), schemas.Problem], ref_template="#/components/schemas/{name}"
     )
     return msgspec.json.encode(
         {
@@ -255,8 +259,8 @@ def document() -> bytes:
             "info": {
                 "title": "Anyport",
                 "version": __version__,
-                "description": "What an Anyport gateway tells about itself. What is read, is"
-                " read with GET or HEAD.",
+                "description": "The management API of an Anyport gateway. Every GET also works"
+                " as HEAD.",
             },
             "paths": {
                 path: {row.method.lower(): _operation(row)} for path, row in OPERATIONS.items()
@@ -272,12 +276,12 @@ def document() -> bytes:
 
 
 def _operation(row: Operation) -> Schema:
-    responses: Schema = {"200": _response("The answer.", row.media, row.answer)}
+    responses: Schema = {"200": _response("The response.", row.media, row.answer)}
     if row.unready:
         responses["503"] = _response("The gateway is draining.", row.media, row.answer)
     for status, meaning in (row.problems or {}).items():
-        responses[str(status)] = _response(meaning, MEDIA_TYPE, answers.Problem)
-    responses["default"] = _response("What went wrong.", MEDIA_TYPE, answers.Problem)
+        responses[str(status)] = _response(meaning, MEDIA_TYPE, schemas.Problem)
+    responses["default"] = _response("An error.", MEDIA_TYPE, schemas.Problem)
     return {
         "operationId": row.name,
         "summary": row.summary,

@@ -1,86 +1,148 @@
-"""The journal as it is written, for one who follows it over HTTP.
+"""Server-sent events of the journal, for clients that follow it over HTTP.
 
-A follower that reads too slowly misses events and is told how many; the gateway neither waits
-for it nor keeps more for it than a limit.
+A follower that reads too slowly loses events, and gets their number. The number of followers is
+limited, in all and per principal; the oldest is closed to make room for a new one.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final, TypeAlias
 
-from anyport.gateway.api.hearing import Choose
-from anyport.record.journal import Journal
+import msgspec
+
+from anyport.record.filter.ast import Filter
+from anyport.record.filter.match import compile_filter
+from anyport.record.journal.journal import Journal
+from anyport.record.redact.escape import escape_line
+from anyport.record.traffic import row_of
+
+SelectLine: TypeAlias = Callable[[bytes], bytes | None]
+"""Turns a line of the journal into what a follower gets; None for nothing."""
+
+
+class LineSelector:
+    """Selects lines for all followers: each line is decoded once, and rendered as a row once."""
+
+    def __init__(self) -> None:
+        self._line = b""
+        self._event: dict[str, Any] = {}
+        self._row: bytes | None = None
+
+    def select_events(self, filter: Filter) -> SelectLine:
+        """Selects events that match a filter."""
+        matches = compile_filter(filter)
+
+        def select_line(line: bytes) -> bytes | None:
+            self._decode_line(line)
+            return line if matches(self._event) else None
+
+        return select_line
+
+    def select_rows(self, filter: Filter) -> SelectLine:
+        """Selects rows of traffic whose events match a filter."""
+        matches = compile_filter(filter)
+
+        def select_line(line: bytes) -> bytes | None:
+            self._decode_line(line)
+            if not matches(self._event):
+                return None
+            if self._row is None:
+                row = row_of(self._event)
+                self._row = b"" if row is None else escape_line(msgspec.json.encode(row))
+            return self._row or None
+
+        return select_line
+
+    def _decode_line(self, line: bytes) -> None:
+        if line is not self._line:
+            self._line = line
+            self._event = msgspec.json.decode(line)
+            self._row = None
+
 
 WAITING_BYTES_MAX: Final = 256 * 1024
-"""Events that wait for a follower; some five hundred."""
+"""Unsent events of one follower: about five hundred."""
+
+FOLLOWERS_MAX: Final = 60
+"""Followers in all; the journal's other listeners are the gateway's own."""
+FOLLOWERS_OF_ONE_MAX: Final = 16
+"""Followers per token."""
 
 KEEP_ALIVE_SECONDS: Final = 15.0
-"""Silence after which a comment is sent, so that nothing between takes the stream for dead."""
+"""Silence after which a comment is sent, so that no proxy closes the stream."""
 
 GATHER_SECONDS: Final = 0.02
-"""What happens within it goes out at once: nobody sees the difference, and at a thousand events a
-second each follower costs a twentieth."""
+"""Events within this interval are sent together; at a thousand events a second that divides the
+cost of a follower by twenty."""
 
 OPENING: Final = b"retry: 2000\n\n"
 KEEP_ALIVE: Final = b": still here\n\n"
 
 
 class Follower:
-    """One who follows the events from now on, until closed."""
+    """A client that follows the journal."""
 
     def __init__(
         self,
         journal: Journal,
-        choose: Choose | None = None,
+        select_line: SelectLine | None = None,
         *,
         keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
     ) -> None:
-        """Start to listen; to everything, or to what is chosen.
+        """Subscribe to the journal; without `select_line`, to every event.
 
         Raises:
-            ValueError: too many do already.
+            ValueError: the journal has too many listeners.
         """
-        self._choose = choose
-        self._waiting: list[bytes] = []
-        self._waiting_bytes = 0
-        self._lost = 0
-        self._news = asyncio.Event()
+        self._select_line = select_line
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._lost_count = 0
+        self._is_over = False
+        self._has_news = asyncio.Event()
         self._keep_alive_seconds = keep_alive_seconds
-        self.close = journal.subscribe(self._hear)
+        self.close = journal.subscribe(self._on_line)
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """The stream, without end."""
+    async def stream(self) -> AsyncIterator[bytes]:
+        """The body of the response, until `end` is called."""
         yield OPENING
-        while True:
+        while not self._is_over:
             try:
                 async with asyncio.timeout(self._keep_alive_seconds):
-                    await self._news.wait()
+                    await self._has_news.wait()
             except TimeoutError:
                 yield KEEP_ALIVE
                 continue
             await asyncio.sleep(GATHER_SECONDS)
-            yield self._take()
+            if piece := self._take_pending():
+                yield piece
 
-    def _hear(self, line: bytes) -> None:
-        chosen = line if self._choose is None else self._choose(line)
-        if chosen is not None:
-            self._keep(chosen)
+    def end(self) -> None:
+        """End the stream, to make room for another one."""
+        self.close()
+        self._is_over = True
+        self._has_news.set()
 
-    def _keep(self, line: bytes) -> None:
-        if self._waiting_bytes + len(line) > WAITING_BYTES_MAX:
-            self._lost += 1
+    def _on_line(self, line: bytes) -> None:
+        selected = line if self._select_line is None else self._select_line(line)
+        if selected is not None:
+            self._enqueue(selected)
+
+    def _enqueue(self, line: bytes) -> None:
+        if self._pending_bytes + len(line) > WAITING_BYTES_MAX:
+            self._lost_count += 1
         else:
-            self._waiting.append(line)
-            self._waiting_bytes += len(line)
-        self._news.set()
+            self._pending.append(line)
+            self._pending_bytes += len(line)
+        self._has_news.set()
 
-    def _take(self) -> bytes:
-        # A line has no line breaks of any kind in it: the journal escapes them.
-        piece = b"".join([b"data: %b\n\n" % line for line in self._waiting])
-        if self._lost:
-            piece += b'event: lost\ndata: {"lost":%d}\n\n' % self._lost
-        self._waiting.clear()
-        self._waiting_bytes = 0
-        self._lost = 0
-        self._news.clear()
+    def _take_pending(self) -> bytes:
+        # A line holds no line break of any kind: the journal escapes them.
+        piece = b"".join([b"data: %b\n\n" % line for line in self._pending])
+        if self._lost_count:
+            piece += b'event: lost\ndata: {"lost":%d}\n\n' % self._lost_count
+        self._pending.clear()
+        self._pending_bytes = 0
+        self._lost_count = 0
+        self._has_news.clear()
         return piece

@@ -1,0 +1,1 @@
+"""One call, from its admission to its answer."""

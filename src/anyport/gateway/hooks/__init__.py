@@ -1,0 +1,1 @@
+"""Hooks: commands, requests and tool calls that events cause."""

@@ -1,0 +1,1 @@
+"""Methods that the gateway answers itself: lists, discovery, subscriptions, its own tools."""

@@ -1,0 +1,1 @@
+"""What the gateway writes to the record about calls, messages and itself."""

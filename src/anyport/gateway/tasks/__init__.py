@@ -1,0 +1,1 @@
+"""Tasks of servers, shown to clients of every revision."""

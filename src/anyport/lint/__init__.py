@@ -1,0 +1,1 @@
+"""Checks recorded traffic against protocol rules."""

@@ -1,0 +1,1 @@
+"""Metrics, trace context, and OpenTelemetry."""
