@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from anyport import __main__
-from anyport.cli.options import Given
+from anyport.cli.options import SharedOptions
 
 
 def test_the_console_script_exits_with_the_code_of_the_command(
@@ -21,17 +21,17 @@ def test_the_console_script_exits_with_the_code_of_the_command(
 def test_stdio_is_started_without_the_rest_of_the_command_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen: list[Given] = []
+    seen: list[SharedOptions] = []
 
-    def stdio(given: Given) -> int:
-        seen.append(given)
+    def stdio(options: SharedOptions) -> int:
+        seen.append(options)
         return 0
 
-    monkeypatch.setattr("anyport.cli.stdio.stdio", stdio)
+    monkeypatch.setattr("anyport.cli.commands.stdio.stdio", stdio)
     monkeypatch.setattr("anyport.cli.main.main", lambda argv: 3)
 
     assert __main__.main(["stdio", "--profile", "dev"]) == 0
-    assert seen == [Given(profile="dev")]
+    assert seen == [SharedOptions(profile="dev")]
 
 
 def test_stdio_with_words_it_does_not_know_is_explained_by_the_parser(

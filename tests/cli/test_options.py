@@ -6,38 +6,60 @@ import click
 import pytest
 
 from anyport.cli.main import commands
-from anyport.cli.options import REMOTE, SHARED, Given, Listening, read_plain, read_plain_serve
+from anyport.cli.options import (
+    REMOTE_OPTIONS,
+    SHARED_OPTIONS,
+    ListenOptions,
+    SharedOptions,
+    parse_plain,
+    parse_plain_serve,
+)
 
 
 @pytest.mark.parametrize(
     ("argv", "given"),
     [
-        ([], Given()),
-        (["--json"], Given(json=True)),
-        (["--profile", "dev"], Given(profile="dev")),
-        (["--profile=a", "--profile=b=c"], Given(profile="b=c")),
+        ([], SharedOptions()),
+        (["--json"], SharedOptions(json=True)),
+        (["--profile", "dev"], SharedOptions(profile="dev")),
+        (["--transparent"], SharedOptions(transparent=True)),
+        (
+            ["--transparent", "--", "server", "--config", "its own", "--"],
+            SharedOptions(transparent=True, command=("server", "--config", "its own", "--")),
+        ),
+        (["--profile=a", "--profile=b=c"], SharedOptions(profile="b=c")),
         (
             ["--config", "a.toml", "--state-dir=/s", "--config=b.json"],
-            Given(config=(Path("a.toml"), Path("b.json")), state_dir=Path("/s")),
+            SharedOptions(config=(Path("a.toml"), Path("b.json")), state_dir=Path("/s")),
         ),
     ],
 )
-def test_what_is_plainly_spelt_is_read(argv: list[str], given: Given) -> None:
-    assert read_plain(argv) == given
+def test_what_is_plainly_spelt_is_read(argv: list[str], given: SharedOptions) -> None:
+    assert parse_plain(argv) == given
 
 
-@pytest.mark.parametrize(
-    "argv", [["--help"], ["-h"], ["--conf", "x"], ["--config"], ["--json=1"], ["x"], ["--"]]
-)
-def test_anything_else_is_left_to_the_parser(argv: list[str]) -> None:
-    assert read_plain(argv) is None
+def test_anything_else_is_left_to_the_parser() -> None:
+    command_lines = [
+        ["--help"],
+        ["-h"],
+        ["--conf", "x"],
+        ["--config"],
+        ["--json=1"],
+        ["x"],
+        ["--"],
+        ["--json", "--"],
+    ]
+    assert [argv for argv in command_lines if parse_plain(argv) is not None] == []
 
 
-@pytest.mark.parametrize("name", sorted(set(commands.commands) - {"demo-server"}))
-def test_every_command_has_all_of_them(name: str) -> None:
-    parameters = commands.commands[name].params
-    options = {flag for each in parameters if isinstance(each, click.Option) for flag in each.opts}
-    assert {option.name for option in SHARED} <= options
+def test_every_command_has_all_of_them() -> None:
+    shared = {option.name for option in SHARED_OPTIONS}
+    for name in set(commands.commands) - {"demo-server"}:
+        parameters = commands.commands[name].params
+        flags = {
+            flag for each in parameters if isinstance(each, click.Option) for flag in each.opts
+        }
+        assert shared <= flags, name
 
 
 @pytest.mark.parametrize(
@@ -46,37 +68,37 @@ def test_every_command_has_all_of_them(name: str) -> None:
 def test_the_parser_reads_them_the_same_way(
     argv: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[Given] = []
-    monkeypatch.setattr("anyport.cli.check.check", seen.append)
+    seen: list[SharedOptions] = []
+    monkeypatch.setattr("anyport.cli.commands.check.check", seen.append)
 
     commands.main(["check", *argv], standalone_mode=False)
 
-    assert seen == [read_plain(argv)]
+    assert seen == [parse_plain(argv)]
 
 
 @pytest.mark.parametrize(
     ("argv", "listening"),
     [
-        ([], Listening()),
-        (["--port", "0"], Listening(port=0)),
-        (["--host=::1", "--port=81", "--port", "82"], Listening(host="::1", port=82)),
-        (["--upgrade"], Listening(upgrade=True)),
+        ([], ListenOptions()),
+        (["--port", "0"], ListenOptions(port=0)),
+        (["--host=::1", "--port=81", "--port", "82"], ListenOptions(host="::1", port=82)),
+        (["--upgrade"], ListenOptions(upgrade=True)),
     ],
 )
-def test_serve_has_three_more(argv: list[str], listening: Listening) -> None:
-    assert read_plain_serve([*argv, "--json"]) == (Given(json=True), listening)
+def test_serve_has_three_more(argv: list[str], listening: ListenOptions) -> None:
+    assert parse_plain_serve([*argv, "--json"]) == (SharedOptions(json=True), listening)
 
 
-@pytest.mark.parametrize("argv", [["--port", "x"], ["--port=70000"], ["--port", "-1"], ["--help"]])
-def test_a_port_that_is_none_is_left_to_the_parser(argv: list[str]) -> None:
-    assert read_plain_serve(argv) is None
+def test_a_port_that_is_none_is_left_to_the_parser() -> None:
+    for argv in (["--port", "x"], ["--port=70000"], ["--port", "-1"], ["--help"]):
+        assert parse_plain_serve(argv) is None, argv
 
 
 def test_commands_that_can_ask_a_running_gateway_have_the_options_for_it() -> None:
     able = {
         name
         for name, command in commands.commands.items()
-        if {option.name for option in REMOTE}
+        if {option.name for option in REMOTE_OPTIONS}
         <= {flag for parameter in command.params for flag in parameter.opts}
     }
     assert able == {
@@ -87,4 +109,4 @@ def test_commands_that_can_ask_a_running_gateway_have_the_options_for_it() -> No
 
 
 def test_a_token_is_in_no_text_by_accident() -> None:
-    assert "s3cret" not in repr(Given(url="http://x", token="s3cret"))
+    assert "s3cret" not in repr(SharedOptions(url="http://x", token="s3cret"))

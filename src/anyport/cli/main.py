@@ -1,7 +1,7 @@
-"""The command line: every command, its options and its help, on one page.
+"""The command line: all commands with their options and help.
 
-What a command does stands in the file of its name, imported when it runs; so `anyport --help`
-is quick. The options that all share come from `options.py`.
+Each command is implemented in the module of its name, which is imported when the command runs, so
+that `anyport --help` is fast.
 """
 
 import sys
@@ -12,36 +12,44 @@ from typing import Any
 import click
 
 from anyport import __version__
-from anyport.cli import options
-from anyport.cli.demo_server import EXAMPLE as DEMO_EXAMPLE
-from anyport.cli.ending import GOOD, guarded
-from anyport.cli.pages import Commands, FilterPage, Page, remote, shared
+from anyport.cli import options as option_list
+from anyport.cli.commands.demo_server import EXAMPLE as DEMO_EXAMPLE
+from anyport.cli.exit_codes import SUCCESS, run_guarded
+from anyport.cli.help_pages import (
+    CommandGroup,
+    ExampleCommand,
+    FilterCommand,
+    ServingCommand,
+    with_remote_options,
+    with_serving_options,
+    with_shared_options,
+)
 
 
 def main(argv: list[str]) -> int:
-    """Run a command; the exit code."""
-    return guarded(partial(_run, argv))
+    """Run a command and return the exit code."""
+    return run_guarded(partial(_run, argv))
 
 
 def _run(argv: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            # What the locale cannot show is no reason to fail.
+            # A character that the locale cannot encode must not end the command.
             stream.reconfigure(errors="replace")
-    # Not `commands.main`, which has endings of its own for an interrupt and for a closed pipe.
+    # Not `commands.main()`, which handles interrupts and closed pipes in its own way.
     try:
         with commands.make_context("anyport", argv) as context:
             code = commands.invoke(context)
-    except click.exceptions.Exit as ended:
-        return ended.exit_code
+    except click.exceptions.Exit as exit:
+        return exit.exit_code
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    return code if isinstance(code, int) else GOOD
+    return code if isinstance(code, int) else SUCCESS
 
 
 @click.group(
-    cls=Commands,
+    cls=CommandGroup,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -52,102 +60,112 @@ def commands(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-@commands.command(cls=Page, example="anyport serve --port 8640")
-@click.option(options.HOST.name, metavar=options.HOST.metavar, help=options.HOST.explained)
+@commands.command(cls=ServingCommand, example="anyport serve --port 8640")
+@click.option(option_list.HOST.name, metavar=option_list.HOST.metavar, help=option_list.HOST.help)
 @click.option(
-    options.PORT.name,
-    metavar=options.PORT.metavar,
-    type=click.IntRange(0, options.PORT_MAX),
-    help=options.PORT.explained,
+    option_list.PORT.name,
+    metavar=option_list.PORT.metavar,
+    type=click.IntRange(0, option_list.PORT_MAX),
+    help=option_list.PORT.help,
 )
-@click.option(options.UPGRADE.name, is_flag=True, help=options.UPGRADE.explained)
-@shared
-def serve(given: options.Given, host: str | None, port: int | None, upgrade: bool) -> int:
-    """Serve clients over HTTP.
+@click.option(option_list.UPGRADE.name, is_flag=True, help=option_list.UPGRADE.help)
+@with_serving_options
+def serve(
+    options: option_list.SharedOptions, host: str | None, port: int | None, upgrade: bool
+) -> int:
+    """Run the gateway over HTTP.
 
-    Says where it listens and what to tell a client. With --profile only that profile is served.
-    SIGTERM or Ctrl-C finishes what is open; a second one stops at once.
+    Prints the URL of each profile and how to add it to a client. With --profile, serves only that
+    profile. With -- COMMAND, serves only the server that this command starts.
+    SIGTERM or Ctrl-C lets open requests finish; a second one stops at once.
     """
-    from anyport.cli.serve import serve
+    from anyport.cli.serve.serve import serve
 
-    return serve(given, options.Listening(host=host, port=port, upgrade=upgrade))
+    return serve(options, option_list.ListenOptions(host=host, port=port, upgrade=upgrade))
 
 
-@commands.command(cls=Page, example="anyport stdio")
-@shared
-def stdio(given: options.Given) -> int:
-    """Serve one client on stdin and stdout.
+@commands.command(cls=ServingCommand, example="anyport stdio")
+@with_serving_options
+def stdio(options: option_list.SharedOptions) -> int:
+    """Run the gateway on stdin and stdout, for one client.
 
-    This is the command to put into a client's configuration.
+    This is the command to put into a client's configuration. With -- COMMAND, serves only the
+    server that this command starts.
     """
-    from anyport.cli.stdio import stdio
+    from anyport.cli.commands.stdio import stdio
 
-    return stdio(given)
+    return stdio(options)
 
 
-@commands.command(cls=Page, example="anyport check --diff")
-@click.option("--diff", is_flag=True, help="What a reload of the running gateway would change.")
-@remote
-def check(given: options.Given, diff: bool) -> int:
-    """Say what is right and wrong with the configuration.
+@commands.command(cls=ExampleCommand, example="anyport check --diff")
+@click.option(
+    "--diff", is_flag=True, help="Show what a reload of the running gateway would change."
+)
+@with_remote_options
+def check(options: option_list.SharedOptions, diff: bool) -> int:
+    """Check the configuration.
 
-    With --diff, the running gateway is asked, at --url or at the address that the configuration
-    says; exit code 1 if a reload would change something.
+    With --diff, asks the running gateway at --url, or at the configured address. The exit code is
+    then 1 if a reload would change something.
     """
     if diff:
-        from anyport.cli.diff import diff as compare
+        from anyport.cli.commands.reload import preview_reload
 
-        return compare(given)
-    from anyport.cli.check import check
+        return preview_reload(options)
+    from anyport.cli.commands.check import check
 
-    return check(given)
+    return check(options)
 
 
-@commands.command(cls=Page, example="anyport doctor")
+@commands.command(cls=ExampleCommand, example="anyport doctor")
 @click.option(
-    "--server", "servers", metavar="SLUG", multiple=True, help="Start only this server; repeatable."
+    "--server",
+    "servers",
+    metavar="SLUG",
+    multiple=True,
+    help="Start only this server; can be repeated.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Show also what is good.")
-@shared
-def doctor(given: options.Given, **wish: Any) -> int:
-    """Look for what is wrong, and say what mends it.
+@click.option("-v", "--verbose", is_flag=True, help="Also show what is OK.")
+@with_shared_options
+def doctor(options: option_list.SharedOptions, **selection: Any) -> int:
+    """Find problems, and how to fix them.
 
-    Looks at this machine, the configuration, the address to listen on, the state directory and
-    the files of clients, and starts every server to see what becomes of it. Changes nothing. The
-    exit code is 1 if something does not work.
+    Checks this machine, the configuration, the listen address, the state directory and the
+    configuration files of clients, and starts every server once. Changes nothing. The exit code
+    is 1 if something does not work.
     """
-    from anyport.cli.doctor import Wish, doctor
+    from anyport.cli.commands.doctor import DoctorOptions, doctor
 
-    return doctor(given, Wish(**wish))
+    return doctor(options, DoctorOptions(**selection))
 
 
-@commands.command(cls=Page, example="anyport reload")
-@remote
-def reload(given: options.Given) -> int:
-    """Have a running gateway take over its changed configuration.
+@commands.command(cls=ExampleCommand, example="anyport reload")
+@with_remote_options
+def reload(options: option_list.SharedOptions) -> int:
+    """Make the running gateway reload its configuration.
 
-    Without --url: the gateway at the address that the configuration says.
+    Without --url, this is the gateway at the configured address.
     """
-    from anyport.cli.reload import reload
+    from anyport.cli.commands.reload import reload
 
-    return reload(given)
+    return reload(options)
 
 
-@commands.command(cls=Page, example="anyport tools")
+@commands.command(cls=ExampleCommand, example="anyport tools")
 @click.argument("name", required=False)
 @click.option("--server", metavar="SLUG", help="Only the tools of this server.")
-@remote
-def tools(given: options.Given, server: str | None, name: str | None) -> int:
-    """List the tools that a client would see, or explain one.
+@with_remote_options
+def tools(options: option_list.SharedOptions, server: str | None, name: str | None) -> int:
+    """List the tools that a client sees, or describe one.
 
-    With NAME: what that tool does, which arguments it takes, and how to call it.
+    With NAME, prints what the tool does, its arguments, and how to call it.
     """
-    from anyport.cli.tools import tools
+    from anyport.cli.commands.tools import tools
 
-    return tools(given, server, name)
+    return tools(options, server, name)
 
 
-@commands.command(cls=Page, example="anyport call demo__add a=2 b=3")
+@commands.command(cls=ExampleCommand, example="anyport call demo__add a=2 b=3")
 @click.argument("name")
 @click.argument("words", metavar="[KEY=VALUE]...", nargs=-1)
 @click.option("--args", "document", metavar="JSON", help="Arguments as a JSON object.")
@@ -156,57 +174,57 @@ def tools(given: options.Given, server: str | None, name: str | None) -> int:
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the first picture or file of the result.",
+    help="Write the first image or file of the result to FILE.",
 )
 @click.option("-v", "--verbose", count=True, help="Print progress and log messages; -vv: all logs.")
-@remote
-def call(given: options.Given, **wish: Any) -> int:
+@with_remote_options
+def call(options: option_list.SharedOptions, **selection: Any) -> int:
     """Call a tool and print its result.
 
-    KEY=VALUE becomes what the tool's schema says; KEY:=JSON is taken as JSON, KEY=@FILE reads a
-    file.
+    KEY=VALUE is converted to the type in the tool's schema. KEY:=JSON passes JSON, and KEY=@FILE
+    reads a file.
     """
-    from anyport.cli.call import Wish, call
+    from anyport.cli.commands.call import CallOptions, call
 
-    return call(given, Wish(**wish))
+    return call(options, CallOptions(**selection))
 
 
-@commands.command(cls=Page, example="anyport status")
-@click.option("-f", "--follow", is_flag=True, help="Say it again every two seconds.")
-@remote
-def status(given: options.Given, follow: bool) -> int:
-    """Start the servers and say how each is doing.
+@commands.command(cls=ExampleCommand, example="anyport status")
+@click.option("-f", "--follow", is_flag=True, help="Print the status again every two seconds.")
+@with_remote_options
+def status(options: option_list.SharedOptions, follow: bool) -> int:
+    """Start the servers, and show the status of each.
 
-    With --url, those of a gateway that runs already. The exit code is 1 if one that is not
-    disabled does not run.
+    With --url, shows the servers of the running gateway. The exit code is 1 if a server that is
+    not disabled does not run.
     """
-    from anyport.cli.status import status
+    from anyport.cli.commands.status import status
 
-    return status(given, follow=follow)
+    return status(options, follow=follow)
 
 
-@commands.command(cls=Page, example="anyport why demo__add")
+@commands.command(cls=ExampleCommand, example="anyport why demo__add")
 @click.argument("name")
-@remote
-def why(given: options.Given, name: str) -> int:
-    """Say why a tool is there for a client, or is not.
+@with_remote_options
+def why(options: option_list.SharedOptions, name: str) -> int:
+    """Explain why a client sees a tool, or does not.
 
-    NAME is a tool, prompt or resource as clients or its server know it, server/tool, or a server.
-    The exit code is 1 if it is not there.
+    NAME is a public or native name of a tool, prompt or resource, server/tool, or a server. The
+    exit code is 1 if clients do not see it.
     """
-    from anyport.cli.why import why
+    from anyport.cli.commands.why import why
 
-    return why(given, name)
+    return why(options, name)
 
 
-@commands.command(cls=FilterPage, example="anyport events --since 24h")
+@commands.command(cls=FilterCommand, example="anyport events --since 24h")
 @click.argument("words", metavar="[FILTER]...", nargs=-1)
 @click.option("--type", "event_type", metavar="TYPE", help="Only this type, such as tool_call.")
 @click.option(
     "--status", metavar="STATUS", help="Only pending, success, failure, cancelled or timeout."
 )
-@click.option("--since", metavar="WHEN", help="Not before: 15m, 24h, 7d, or an ISO time.")
-@click.option("--trace", metavar="ID", help="Only this trace; its first digits will do.")
+@click.option("--since", metavar="WHEN", help="Not older than 15m, 24h or 7d, or than an ISO time.")
+@click.option("--trace", metavar="ID", help="Only this trace; the first digits are enough.")
 @click.option("--server", metavar="SLUG", help="Only this server.")
 @click.option(
     "-n",
@@ -214,46 +232,49 @@ def why(given: options.Given, name: str) -> int:
     metavar="N",
     type=click.IntRange(1, 1000),
     default=100,
-    help="At most so many, the newest: 1 to 1000, by default 100.",
+    help="Show at most the newest N, 1 to 1000; 100 by default.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with new events as they come.")
-@remote
-def events(given: options.Given, follow: bool, **wanted: Any) -> int:
-    """Show what happened, from the journal; starts no gateway."""
-    from anyport.cli.events import Wanted, events
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new events.")
+@with_remote_options
+def events(options: option_list.SharedOptions, follow: bool, **selection: Any) -> int:
+    """Show events from the journal."""
+    from anyport.cli.commands.events import EventQuery, events
 
-    return events(given, Wanted(**wanted).judged(), follow=follow)
+    return events(options, EventQuery(**selection).validated(), follow=follow)
 
 
-@commands.command(cls=FilterPage, example="anyport trace 4bf92f3577b34da6a3ce929d0e0e4736")
+@commands.command(cls=FilterCommand, example="anyport trace 4bf92f3577b34da6a3ce929d0e0e4736")
 @click.argument("trace_id", metavar="ID")
 @click.argument("words", metavar="[FILTER]...", nargs=-1)
-@remote
-def trace(given: options.Given, trace_id: str, words: tuple[str, ...]) -> int:
-    """Show everything that belongs to one trace.
+@with_remote_options
+def trace(options: option_list.SharedOptions, trace_id: str, words: tuple[str, ...]) -> int:
+    """Show all events of one trace.
 
-    The first digits of ID will do, as 'anyport events' shows them.
+    The first digits of ID are enough, as 'anyport events' shows them.
     """
-    from anyport.cli.trace import trace
+    from anyport.cli.commands.trace import trace
 
-    return trace(given, trace_id, words)
+    return trace(options, trace_id, words)
 
 
-@commands.command(cls=FilterPage, example="anyport stats --since 7d")
+@commands.command(cls=FilterCommand, example="anyport stats --since 7d")
 @click.argument("words", metavar="[FILTER]...", nargs=-1)
-@click.option("--since", metavar="WHEN", help="Not before: 15m, 24h, 7d, or an ISO time.")
+@click.option("--since", metavar="WHEN", help="Not older than 15m, 24h or 7d, or than an ISO time.")
 @click.option("--server", metavar="SLUG", help="Only this server.")
-@remote
+@with_remote_options
 def stats(
-    given: options.Given, words: tuple[str, ...], since: str | None, server: str | None
+    options: option_list.SharedOptions,
+    words: tuple[str, ...],
+    since: str | None,
+    server: str | None,
 ) -> int:
-    """Count calls and failures, and how long calls took."""
-    from anyport.cli.stats import stats
+    """Show call counts, failures and latencies."""
+    from anyport.cli.commands.stats import stats
 
-    return stats(given, words, since=since, server=server)
+    return stats(options, words, since=since, server=server)
 
 
-@commands.command(cls=FilterPage, example="anyport traffic server:github status:error since:1h")
+@commands.command(cls=FilterCommand, example="anyport traffic server:github status:error since:1h")
 @click.argument("words", metavar="[FILTER]...", nargs=-1)
 @click.option(
     "-n",
@@ -261,132 +282,142 @@ def stats(
     metavar="N",
     type=click.IntRange(1, 1000),
     default=50,
-    help="At most so many, the newest: 1 to 1000, by default 50.",
+    help="Show at most the newest N, 1 to 1000; 50 by default.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with new traffic as it comes.")
-@remote
-def traffic(given: options.Given, words: tuple[str, ...], limit: int, follow: bool) -> int:
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new traffic.")
+@with_remote_options
+def traffic(
+    options: option_list.SharedOptions, words: tuple[str, ...], limit: int, follow: bool
+) -> int:
     """Show every exchange between clients and servers.
 
-    One line for each: who asked whom for what, how that ended, how long it took and whose time
-    that was, how much was said.
+    One line each: client and server, method, target, outcome, time in gateway, queue and server,
+    and sizes.
     """
-    from anyport.cli.traffic import traffic
+    from anyport.cli.commands.traffic import traffic
 
-    return traffic(given, words, limit=limit, follow=follow)
+    return traffic(options, words, limit=limit, follow=follow)
 
 
-@commands.command(cls=Page, example="anyport show 00f067aa")
-@click.argument("asked", metavar="ID")
-@click.option("--full", is_flag=True, help="All of every payload, however long.")
-@remote
-def show(given: options.Given, asked: str, full: bool) -> int:
-    """Show one exchange with both its sides, or all of a trace.
+@commands.command(cls=ExampleCommand, example="anyport show 00f067aa")
+@click.argument("id", metavar="ID")
+@click.option("--full", is_flag=True, help="Show whole payloads, however long.")
+@with_remote_options
+def show(options: option_list.SharedOptions, id: str, full: bool) -> int:
+    """Show one exchange on both its sides, or a whole trace.
 
-    The first digits of ID will do, as 'anyport traffic' shows them.
+    The first digits of ID are enough, as 'anyport traffic' shows them.
     """
-    from anyport.cli.show import show
+    from anyport.cli.commands.show import show
 
-    return show(given, asked, full=full)
+    return show(options, id, full=full)
 
 
-@commands.command(cls=FilterPage, example="anyport export since:24h --format har -o day.har")
+@commands.command(cls=FilterCommand, example="anyport export since:24h --format har -o day.har")
 @click.argument("words", metavar="[FILTER]...", nargs=-1)
 @click.option(
     "--format",
-    "form",
+    "format",
     metavar="FORMAT",
     type=click.Choice(["jsonl", "har"]),
     default="jsonl",
-    help="jsonl, or har for what travelled over HTTP.",
+    help="jsonl, or har with only what travelled over HTTP.",
 )
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write to this file; else to standard output.",
+    help="Write to FILE instead of standard output.",
 )
-@remote
-def export(given: options.Given, words: tuple[str, ...], form: str, output: Path | None) -> int:
-    """Write what was recorded, for other programs."""
-    from anyport.cli.export import export
+@with_remote_options
+def export(
+    options: option_list.SharedOptions, words: tuple[str, ...], format: str, output: Path | None
+) -> int:
+    """Export recorded traffic for other programs."""
+    from anyport.cli.commands.export import export
 
-    return export(given, words, form=form, output=output)
+    return export(options, words, format=format, output=output)
 
 
-@commands.command(cls=FilterPage, example="anyport erase principal:alice --yes")
+@commands.command(cls=FilterCommand, example="anyport erase principal:alice --yes")
 @click.argument("words", metavar="[FILTER]...", nargs=-1)
-@click.option("--yes", is_flag=True, help="Do it; without this it is only told.")
-@shared
-def erase(given: options.Given, words: tuple[str, ...], yes: bool) -> int:
-    """Erase what was said, and keep that it was said.
+@click.option("--yes", is_flag=True, help="Erase; without this, only show what would be erased.")
+@with_shared_options
+def erase(options: option_list.SharedOptions, words: tuple[str, ...], yes: bool) -> int:
+    """Erase recorded payloads.
 
-    Takes the payloads of every exchange that matches out of the record. The journal stays whole.
+    Removes the payloads of all matching exchanges. Their events stay in the journal.
     """
-    from anyport.cli.erase import erase
+    from anyport.cli.commands.erase import erase
 
-    return erase(given, words, yes=yes)
+    return erase(options, words, yes=yes)
 
 
-@commands.command(cls=FilterPage, example="anyport replay 00f067aa --set title=Again")
+@commands.command(cls=FilterCommand, example="anyport replay 00f067aa --set title=Again")
 @click.argument("words", metavar="[ID | FILTER | PATH]...", nargs=-1)
-@click.option("--server", metavar="SLUG", help="Send it to this server, with no gateway between.")
+@click.option(
+    "--server", metavar="SLUG", help="Send to this server directly, not through a gateway."
+)
 @click.option("--set", "edits", metavar="KEY=VALUE", multiple=True, help="Change an argument.")
-@click.option("--args", "document", metavar="JSON", help="Arguments in place of the recorded ones.")
-@click.option("--expect", "strict", is_flag=True, help="Every answer must be as expected.")
-@click.option("--yes", is_flag=True, help="Ask nothing before a tool is called that may do harm.")
-@remote
-def replay(given: options.Given, **wish: Any) -> int:
-    """Send again what was recorded, and compare the answers.
+@click.option(
+    "--args", "document", metavar="JSON", help="Use these arguments instead of the recorded ones."
+)
+@click.option("--expect", "strict", is_flag=True, help="Require every answer to be as expected.")
+@click.option("--yes", is_flag=True, help="Do not ask before calling a tool that may do harm.")
+@with_remote_options
+def replay(options: option_list.SharedOptions, **selection: Any) -> int:
+    """Send recorded requests again, and compare the answers.
 
-    PATH is an export, or files of requests with the answers that are expected. Sent to the server
-    that was asked before, or to --server, --profile or --url. The exit code is 1 if an answer is
-    not the same.
+    PATH is an export, or files with requests and expected answers. Requests go to the recorded
+    server, or to --server, --profile or --url. The exit code is 1 if an answer differs.
     """
-    from anyport.cli.replay import Wish, replay
+    from anyport.cli.commands.replay import ReplayOptions, replay
 
-    return replay(given, Wish(**wish))
+    return replay(options, ReplayOptions(**selection))
 
 
-@commands.command(cls=FilterPage, example="anyport lint server:github since:24h")
+@commands.command(cls=FilterCommand, example="anyport lint server:github since:24h")
 @click.argument("words", metavar="[FILTER | FILE]...", nargs=-1)
-@remote
-def lint(given: options.Given, words: tuple[str, ...]) -> int:
-    """Say where recorded traffic breaks the rules of MCP.
+@with_remote_options
+def lint(options: option_list.SharedOptions, words: tuple[str, ...]) -> int:
+    """Find violations of the MCP specification in recorded traffic.
 
-    FILE is an export, or a file of JSON-RPC messages, one a line. The exit code is 1 if a rule is
-    broken that must not be.
+    FILE is an export, or a file with one JSON-RPC message per line. The exit code is 1 if there
+    is an error.
     """
-    from anyport.cli.lint import lint
+    from anyport.cli.commands.lint import lint
 
-    return lint(given, words)
+    return lint(options, words)
 
 
-@commands.command(cls=Page, example="anyport verify")
-@click.option("--head", metavar="HEAD", help="A record that must be there, as told here before.")
-@click.option("--key", metavar="KEY", help="The public key of the signer; else the one kept here.")
-@shared
-def verify(given: options.Given, head: str | None, key: str | None) -> int:
-    """Say whether the journal is as it was written.
+@commands.command(cls=ExampleCommand, example="anyport verify")
+@click.option(
+    "--head", metavar="HEAD", help="A record that must exist, as an earlier run printed it."
+)
+@click.option(
+    "--key", metavar="KEY", help="The public key; by default the one in the state directory."
+)
+@with_shared_options
+def verify(options: option_list.SharedOptions, head: str | None, key: str | None) -> int:
+    """Verify that the journal was not changed.
 
-    Names the first record that was changed, removed or put in. The exit code is 1 if there is
-    one.
+    Reports the first record that was changed, removed or inserted. The exit code is then 1.
     """
-    from anyport.cli.verify import verify
+    from anyport.cli.commands.verify import verify
 
-    return verify(given, head=head, key=key)
+    return verify(options, head=head, key=key)
 
 
 @commands.command(
     "demo-server",
-    cls=Page,
+    cls=ExampleCommand,
     example=DEMO_EXAMPLE,
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
 )
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED)
 def demo_server(argv: tuple[str, ...]) -> int:
-    """Run a small MCP server, for trying things out."""
-    from anyport.cli.demo_server import demo_server
+    """Run a small MCP server for trials."""
+    from anyport.cli.commands.demo_server import demo_server
 
     return demo_server(list(argv))

@@ -1,79 +1,147 @@
-"""What a run stands on: which configuration, which profile, which state directory."""
+"""Configuration, profile and state directory of a command, and the addresses of its gateway."""
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
-from anyport.cli import places
-from anyport.cli.ending import say
-from anyport.cli.options import Given
-from anyport.config.load import FILE_NAMES, demo_config, find, load
-from anyport.config.schema import Config
-from anyport.gateway.hooks_judge import judge_filter
+from anyport.cli import dirs
+from anyport.cli.exit_codes import CommandFailed, WrongUsage, notify_user
+from anyport.cli.options import PROFILE, TRANSPARENT, SharedOptions
+from anyport.config.load import FILE_NAMES, config_for_command, demo_config, find_config, load
+from anyport.config.model import Config
+from anyport.gateway.hooks.filters import check_hook_filter
+
+if TYPE_CHECKING:
+    from anyport.gateway.gateway import Gateway
+
+
+WILDCARD_ADDRESSES: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Addresses to listen on that are no addresses to connect to, and the loopback ones that are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """Everything a gateway is started with."""
+    """What a gateway is started with."""
 
     config: Config
     profile: str
     state_dir: Path
 
 
-def read_setup(given: Given) -> Setup:
-    """The setup that the command line, the environment and the files make together.
+def trusted_state_dir(options: SharedOptions) -> Path:
+    """The state directory of a gateway that is about to start.
+
+    Raises:
+        CommandFailed: other users could change its files.
+    """
+    state_dir = dirs.state_dir(options.state_dir, os.environ)
+    insecurity = dirs.find_insecurity(state_dir)
+    if insecurity is not None:
+        raise CommandFailed(insecurity)
+    return state_dir
+
+
+def read_setup(options: SharedOptions) -> Setup:
+    """The setup from command line, environment and configuration files.
 
     Raises:
         ConfigError: a file cannot be used.
         UnknownProfile: there is no such profile.
+        CommandFailed: other users could change the state directory.
     """
-    config = announced_config(given)
+    config = announced_config(options)
     return Setup(
         config=config,
-        profile=config.profile(given.profile).slug,
-        state_dir=places.state_dir(given.state_dir, os.environ),
+        profile=config.profile(options.profile).slug,
+        state_dir=trusted_state_dir(options),
     )
 
 
-def announced_config(given: Given) -> Config:
-    """The configuration; if it holds no servers of the user's own, that is said.
+def announced_config(options: SharedOptions) -> Config:
+    """The configuration, with a notice on stderr if it defines no servers.
 
     Raises:
         ConfigError: a file cannot be used.
     """
-    config = read_config(given, os.environ, Path.cwd())
+    config = read_config(options, os.environ, Path.cwd())
+    if options.command:
+        return config
     if not config.sources:
-        say(f"{nothing_found(os.environ)}; the built-in demo server is used")
+        notify_user(f"{describe_nothing_found(os.environ)}; using the built-in demo server")
     elif not config.servers:
-        say(f"no servers in {', '.join(config.sources)}: define them under mcpServers")
+        notify_user(f"no servers in {', '.join(config.sources)}: define them under mcpServers")
     return config
 
 
-def read_config(given: Given, environ: Mapping[str, str], cwd: Path) -> Config:
-    """The files that were named, or else the ones found, or else the demonstration.
+def read_config(options: SharedOptions, environ: Mapping[str, str], cwd: Path) -> Config:
+    """The configuration in the named files, or else in the default file, or else the demo server.
 
     Raises:
         ConfigError: a file cannot be used.
     """
-    files = config_files(given, environ, cwd)
-    return load(files, environ, judge_filter) if files else demo_config()
+    files = config_files(options, environ, cwd)
+    config = load(files, environ, check_hook_filter) if files else demo_config()
+    if options.command:
+        config = config_for_command(options.command, config)
+    return _make_transparent(config, options.profile) if options.transparent else config
 
 
-def config_files(given: Given, environ: Mapping[str, str], cwd: Path) -> tuple[Path, ...]:
-    """The files that were named, or else the one found."""
-    if given.config:
-        return given.config
-    found = find(cwd, places.user_config_dir(environ))
-    return () if found is None else (found,)
+def _make_transparent(config: Config, profile: str | None) -> Config:
+    """The configuration with this profile made transparent.
+
+    Raises:
+        UnknownProfile: there is no such profile.
+        WrongUsage: it has not exactly one server, or denies some of its tools.
+    """
+    chosen = config.profile(profile)
+    subject = f"{TRANSPARENT.name} needs a profile with one server, but the profile '{chosen.slug}'"
+    number = len(chosen.servers)
+    if number != 1:
+        hint = f"choose another with {PROFILE.name}, or pass a server with -- COMMAND"
+        raise WrongUsage(f"{subject} has {number or 'none'}: {hint}")
+    if chosen.deny or chosen.allow != ("*",):
+        raise WrongUsage(f"{subject} denies some of its tools")
+    profiles = dict(config.profiles) | {chosen.slug: chosen.as_transparent()}
+    return replace(config, profiles=MappingProxyType(profiles))
 
 
-def nothing_found(environ: Mapping[str, str]) -> str:
-    """Where a configuration was looked for in vain."""
-    return f"found no {default_places(environ)}"
+def config_files(options: SharedOptions, environ: Mapping[str, str], cwd: Path) -> tuple[Path, ...]:
+    """The named files, or else the default file; with `-- COMMAND` only named files count."""
+    if options.config or options.command:
+        return options.config
+    file = find_config(cwd, dirs.user_config_dir(environ))
+    return () if file is None else (file,)
 
 
-def default_places(environ: Mapping[str, str]) -> str:
-    """Where a configuration is looked for if none is named."""
-    return f"{' or '.join(FILE_NAMES)} here or in {places.user_config_dir(environ)}"
+def describe_nothing_found(environ: Mapping[str, str]) -> str:
+    return f"found no {describe_default_paths(environ)}"
+
+
+def describe_default_paths(environ: Mapping[str, str]) -> str:
+    """Where a configuration is searched without `--config`."""
+    return f"{' or '.join(FILE_NAMES)} here or in {dirs.user_config_dir(environ)}"
+
+
+def record_obstacle(gateway: "Gateway") -> str | None:
+    """Why a gateway with `record.onFailure = "block"` would refuse every call."""
+    gateway.journal.flush()  # Its own start is the first event.
+    if not gateway.journal.is_blocking:
+        return None
+    return (
+        'cannot serve: nothing can be recorded, and record.onFailure is "block"; '
+        'set it to "degrade" to serve without a record'
+    )
+
+
+def origin_url(host: str, port: int) -> str:
+    """The URL of a gateway that listens on this host and port."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def local_url(config: Config) -> str:
+    """The URL of this configuration's gateway for programs on this machine."""
+    host = config.gateway.host
+    return origin_url(WILDCARD_ADDRESSES.get(host, host), config.gateway.port)

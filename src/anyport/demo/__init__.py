@@ -1,5 +1,4 @@
-"""The built-in demonstration server: a complete MCP server to try a gateway against.
+"""Built-in demo server for the first run, over stdio and Streamable HTTP.
 
-It stands alone. It imports nothing from the rest of Anyport, so that a mistake in the gateway's
-reading of the protocol cannot be repeated here and go unnoticed.
+A server like any other: of the gateway it uses only `wire`.
 """

@@ -1,7 +1,7 @@
-"""`python -m anyport.demo`: the demonstration server as a program of its own."""
+"""`python -m anyport.demo`."""
 
 import sys
 
-from anyport.demo.server import main
+from anyport.demo.command import main
 
 sys.exit(main(sys.argv[1:]))

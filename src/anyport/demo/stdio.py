@@ -1,127 +1,73 @@
-"""Lines in, lines out: the pipes of the process, whatever they turn out to be.
-
-A pipe or a socket is read and written by the event loop. Anything else, a regular file above all,
-is read by a thread and written directly, since the loop cannot wait for it. Knows no JSON.
-"""
+"""stdio transport of the demo server, both eras on one pair of pipes."""
 
 import asyncio
 import os
-import stat
 import sys
-from collections.abc import Callable, Iterator
-from typing import Final, TypeAlias
+import threading
+from contextlib import suppress
+from typing import Final
 
-LINE_BYTES_MAX: Final = 128 * 1024 * 1024  # Twice what the tool 'big' can make: echoes fit too.
-CHUNK_BYTES: Final = 64 * 1024  # As much as a pipe holds on most systems.
+from anyport.demo.server import DemoSession, answer_modern, is_modern
+from anyport.wire import jsonrpc
+from anyport.wire.jsonrpc import Request
+from anyport.wire.lines import LineSplitter, Overlong, encode_line
 
-OnLine: TypeAlias = Callable[[bytes | None], None]
-"""Takes one line without its end; None stands for a line that was too long to keep."""
-
-
-def say(text: str) -> None:
-    """Writes a line to standard error, for people."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+CHUNK_BYTES: Final = 64 * 1024
 
 
-class LineCutter:
-    """Cuts a stream of bytes at its newlines."""
-
-    def __init__(self, line_bytes_max: int = LINE_BYTES_MAX) -> None:
-        self._line_bytes_max = line_bytes_max
-        self._rest = bytearray()
-        self._overlong = False
-
-    def feed(self, chunk: bytes) -> Iterator[bytes | None]:
-        *lines, rest = chunk.split(b"\n")
-        for line in lines:
-            yield self._end(line)
-        self._add(rest)
-
-    def finish(self) -> Iterator[bytes | None]:
-        """The last line, if the stream ended without ending it."""
-        if self._rest or self._overlong:
-            yield self._end(b"")
-
-    def _add(self, part: bytes) -> None:
-        self._rest += part
-        if len(self._rest) > self._line_bytes_max:
-            self._overlong = True
-        if self._overlong:
-            self._rest.clear()
-
-    def _end(self, part: bytes) -> bytes | None:
-        self._add(part)
-        line = None if self._overlong else bytes(self._rest)
-        self._rest.clear()
-        self._overlong = False
-        return line
+async def serve_stdio() -> None:
+    """Serve until stdin ends, then finish the requests in flight."""
+    chunks: asyncio.Queue[bytes] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    # A thread, because stdin may be a file; a daemon, because Ctrl-C must not wait for it.
+    threading.Thread(target=_read_stdin, args=(loop, chunks), daemon=True).start()
+    splitter = LineSplitter(jsonrpc.INBOUND.bytes_max)
+    async with asyncio.TaskGroup() as group:
+        client = StdioClient(group)
+        while chunk := await chunks.get():
+            for each in splitter.feed(chunk):
+                client.receive(each)
+        for each in splitter.finish():
+            client.receive(each)
+        await client.session.drain()
 
 
-class Output(asyncio.BaseProtocol):
-    """Standard output. What is written after the reader has gone is dropped."""
+class StdioClient:
+    """The client on stdin and stdout."""
 
-    def __init__(self) -> None:
-        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._pipe: asyncio.WriteTransport | None = None
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        self.session = DemoSession(group)
 
-    @classmethod
-    async def open(cls) -> "Output":
-        output = cls()
-        if _is_waitable(sys.stdout.fileno()):
-            loop = asyncio.get_running_loop()
-            output._pipe, _ = await loop.connect_write_pipe(lambda: output, sys.stdout)
-        return output
-
-    def write(self, line: bytes) -> None:
-        if self._pipe is None:
-            sys.stdout.buffer.write(line + b"\n")
-            sys.stdout.buffer.flush()
-        elif not self.lost.done():
-            self._pipe.write(line + b"\n")
-
-    async def close(self) -> None:
-        """Waits until all that was written has gone out."""
-        if self._pipe is not None:
-            self._pipe.close()
-            await self.lost
-
-    def connection_lost(self, _error: Exception | None) -> None:
-        if not self.lost.done():
-            self.lost.set_result(None)
-
-
-class Input(asyncio.Protocol):
-    """Standard input: calls `on_line` for each line, until `ended`."""
-
-    def __init__(self, on_line: OnLine) -> None:
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._on_line = on_line
-        self._cutter = LineCutter()
-
-    async def pump(self) -> None:
-        """Returns when the input has ended."""
-        loop = asyncio.get_running_loop()
-        if _is_waitable(sys.stdin.fileno()):
-            await loop.connect_read_pipe(lambda: self, sys.stdin)
-            await self.ended
+    def receive(self, raw: bytes | Overlong) -> None:
+        if isinstance(raw, Overlong):
+            id = jsonrpc.id_at_edge(raw.edges)
+            bad = jsonrpc.too_large_error(raw.size, jsonrpc.INBOUND.bytes_max, id)
+            self.session.receive(bad, self)
             return
-        while chunk := await loop.run_in_executor(None, os.read, sys.stdin.fileno(), CHUNK_BYTES):
-            self.data_received(chunk)
-        self.connection_lost(None)
+        if jsonrpc.is_batch(raw):
+            self.session.receive_batch(raw, self)
+            return
+        frame = jsonrpc.decode(raw)
+        # The era is decided per message: a client may probe one era before the other.
+        if isinstance(frame, Request) and is_modern(frame):
+            self.session.start(frame, answer_modern(frame, self.send), self)
+        else:
+            self.session.receive(frame, self)
 
-    def data_received(self, data: bytes) -> None:
-        for line in self._cutter.feed(data):
-            self._on_line(line)
+    def send(self, message: bytes) -> None:
+        rest = encode_line(message)
+        with suppress(BrokenPipeError):  # stdin ends too, then.
+            while rest:
+                rest = rest[os.write(sys.stdout.fileno(), rest) :]
 
-    def connection_lost(self, _error: Exception | None) -> None:
-        for line in self._cutter.finish():
-            self._on_line(line)
-        if not self.ended.done():
-            self.ended.set_result(None)
+    def finish(self, answer: bytes | None) -> None:
+        if answer is not None:
+            self.send(answer)
 
 
-def _is_waitable(fileno: int) -> bool:
-    """Whether the event loop can wait for this file. On Windows it never can."""
-    mode = os.fstat(fileno).st_mode
-    return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+def _read_stdin(loop: asyncio.AbstractEventLoop, chunks: asyncio.Queue[bytes]) -> None:
+    """Queue what is read, and b"" at the end. `os.read` holds no lock at exit."""
+    with suppress(RuntimeError):  # The event loop has ended.
+        while chunk := os.read(sys.stdin.fileno(), CHUNK_BYTES):
+            loop.call_soon_threadsafe(chunks.put_nowait, chunk)
+        loop.call_soon_threadsafe(chunks.put_nowait, b"")

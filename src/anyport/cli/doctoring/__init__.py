@@ -1,1 +1,0 @@
-"""What `anyport doctor` looks at, one file for each area: facts are gathered, findings follow."""

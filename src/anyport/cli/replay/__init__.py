@@ -1,0 +1,1 @@
+"""`anyport replay`: recorded calls, made again and compared."""

@@ -1,1 +1,0 @@
-"""What was said before, said again, and compared."""

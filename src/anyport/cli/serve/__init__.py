@@ -1,0 +1,1 @@
+"""`anyport serve`: listen, reload, hand over, stop."""
