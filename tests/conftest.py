@@ -13,8 +13,10 @@ IN_CI = bool(os.environ.get("CI"))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if not IN_CI:  # In CI hypothesis loads a profile of its own, which also fixes the examples.
-    # A deadline for one example is a test of the machine's load, not of the code.
-    hypothesis.settings.register_profile("anyport", deadline=None)
+    # How long examples take is a test of the machine's load, not of the code.
+    hypothesis.settings.register_profile(
+        "anyport", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
     hypothesis.settings.load_profile("anyport")
 
 

@@ -21,7 +21,11 @@ from tests.rig.scale import scaled
 WAIT_SECONDS: Final = scaled(60.0, full=900.0)
 """Far more than anything takes; only a hang reaches it."""
 
-DEMO: Final = [sys.executable, "-m", "anyport", "demo-server"]
+DEMO: Final = [sys.executable, str(Path(__file__).parent / "peers" / "demo" / "__main__.py")]
+"""The demo server of tests/peers; its options are appended."""
+LEGACY_DEMO: Final = [*DEMO, "--legacy-only"]
+"""Where processes are counted: one process serves all sessions. A server of both eras gets a second
+one with the first call of a session, which may come after the count."""
 MODERN_META: Final = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
@@ -29,6 +33,19 @@ MODERN_META: Final = {
 }
 
 Message = dict[str, Any]
+
+
+def put_down(process: subprocess.Popen[bytes], *threads: threading.Thread) -> None:
+    """End a process whatever it is doing, then those who read from it, then its pipes."""
+    if process.poll() is None:
+        process.kill()
+    process.wait(WAIT_SECONDS)
+    for thread in threads:
+        thread.join(WAIT_SECONDS)
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with suppress(BrokenPipeError):
+                stream.close()
 
 
 class LineClient:
@@ -152,15 +169,7 @@ class LineClient:
 
     def kill(self) -> None:
         """End it whatever it is doing."""
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait(WAIT_SECONDS)
-        for thread in self._threads:
-            thread.join(WAIT_SECONDS)
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if stream is not None:
-                with suppress(BrokenPipeError):
-                    stream.close()
+        put_down(self.process, *self._threads)
 
     def _read_stdout(self) -> None:
         assert self.process.stdout is not None

@@ -12,14 +12,12 @@ def messages(project: Project) -> list[str]:
     return [str(fault) for fault in faults(project)]
 
 
-def project_of(
-    root: Path, texts: Mapping[str, str], unmirrored: Mapping[str, str] | None = None
-) -> Project:
+def project_of(root: Path, texts: Mapping[str, str]) -> Project:
     for name, text in texts.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return read_project(root, unmirrored or {})
+    return read_project(root)
 
 
 def test_a_project_in_good_shape_has_no_faults(tmp_path: Path) -> None:
@@ -27,90 +25,65 @@ def test_a_project_in_good_shape_has_no_faults(tmp_path: Path) -> None:
         tmp_path,
         {
             "src/anyport/__init__.py": "",
-            "src/anyport/__main__.py": "def run() -> None: ...\n",
-            "src/anyport/wire/codec.py": "class Codec:\n    def data_received(self): ...\n",
-            "tests/test_main.py": "",
-            "tests/wire/test_codec.py": "def test_a_frame_without_data_is_fine(): ...\n",
+            "src/anyport/__main__.py": "def run() -> None: ...\n\nrun()\n",
+            "src/anyport/wire/jsonrpc.py": "class Codec: ...\n\nCodec()\n",
+            "tests/wire/test_jsonrpc.py": "def test_a_frame_without_data_is_fine(): ...\n",
         },
     )
 
     assert messages(project) == []
 
 
-def test_a_long_module_is_a_fault(tmp_path: Path) -> None:
-    project = project_of(tmp_path, {"tools/a.py": "x = 1\n" * 400, "tools/b.py": "x = 1\n" * 401})
+def test_a_class_name_of_two_modules_is_a_fault(tmp_path: Path) -> None:
+    files = {f"src/anyport/{name}.py": "class Session: ...\n\nSession()\n" for name in "ab"}
 
-    assert messages(project) == ["tools/b.py:401: 401 lines; a module has at most 400"]
-
-
-@pytest.mark.parametrize("start", ["def", "async def"])
-def test_a_long_function_is_a_fault(tmp_path: Path, start: str) -> None:
-    short = f"{start} short():\n" + "    x = 1\n" * 59
-    long = f"{start} long():\n" + "    x = 1\n" * 60
-
-    project = project_of(tmp_path, {"tools/a.py": short + long})
-
-    assert messages(project) == ["tools/a.py:61: long has 61 lines; at most 60 are allowed"]
+    assert messages(project_of(tmp_path, files)) == [
+        "src/anyport/b.py:1: Session is also a class of src/anyport/a.py"
+    ]
 
 
-def test_a_module_without_its_test_file_is_a_fault(tmp_path: Path) -> None:
-    project = project_of(tmp_path, {"src/anyport/wire/codec.py": ""})
+def test_a_public_name_that_only_tests_use_is_a_fault(tmp_path: Path) -> None:
+    source = """
+class Metrics:
+    def connection_closed(self): ...
+    def data_received(self): ...
+    def _private(self): ...
+
+@command("serve")
+def serve(): ...
+
+LIMIT: Final = 3
+Metrics()
+"""
+    use = "Metrics().connection_closed(LIMIT)\n"
+
+    project = project_of(tmp_path, {"src/anyport/a.py": source, "tests/test_a.py": use})
 
     assert messages(project) == [
-        "src/anyport/wire/codec.py:1: has no tests; tests/wire/test_codec.py is missing"
+        "src/anyport/a.py:3: connection_closed is used by nothing in src/anyport/",
+        "src/anyport/a.py:10: LIMIT is used by nothing in src/anyport/",
     ]
-
-
-@pytest.mark.parametrize("entry", ["wire/codec.py", "wire"])
-def test_an_exemption_holds_only_while_it_is_needed(tmp_path: Path, entry: str) -> None:
-    module, unmirrored = {"src/anyport/wire/codec.py": ""}, {entry: "tested elsewhere"}
-
-    assert messages(project_of(tmp_path, module, unmirrored)) == []
-
-    tested = module | {"tests/wire/test_codec.py": ""}
-    assert messages(project_of(tmp_path, tested, unmirrored)) == [
-        f"tools/shape.py:1: UNMIRRORED no longer needs {entry!r}"
-    ]
-
-
-@pytest.mark.parametrize(
-    "source", ["class UserManager: ...", "def parse_data(): ...", "class HTTPUtils: ..."]
-)
-def test_a_name_with_an_empty_word_is_a_fault(tmp_path: Path, source: str) -> None:
-    assert len(messages(project_of(tmp_path, {"tools/a.py": source}))) == 1
-
-
-@pytest.mark.parametrize("path", ["tools/helpers.py", "src/anyport/utils/__init__.py"])
-def test_a_module_or_package_named_with_an_empty_word_is_a_fault(tmp_path: Path, path: str) -> None:
-    assert len(messages(project_of(tmp_path, {path: ""}))) == 1
-
-
-def test_words_that_only_contain_a_banned_one_are_allowed(tmp_path: Path) -> None:
-    source = "def metadata(): ...\nclass Information: ...\n"
-
-    assert messages(project_of(tmp_path, {"tools/a.py": source})) == []
 
 
 def test_a_path_on_the_tour_that_does_not_exist_is_a_fault(tmp_path: Path) -> None:
     tour = """
-        `tools/call` arrives in `ingress/` and goes to `wire/codec.py` ([source](../tools/a.py)),
+        `tools/call` arrives in `ingress/`, goes to `wire/jsonrpc.py` ([source](../../tools/a.py)),
         see [the specification](https://example.com/a.md) and `wire/gone.py::decode`
         and [nothing](gone.md#here).
     """
     project = project_of(
         tmp_path,
         {
-            "docs/life-of-a-message.md": tour,
+            "docs/contributing/life-of-a-message.md": tour,
             "src/anyport/ingress/__init__.py": "",
-            "src/anyport/wire/codec.py": "",
-            "tests/wire/test_codec.py": "",
+            "src/anyport/wire/jsonrpc.py": "",
             "tools/a.py": "",
         },
     )
 
     assert messages(project) == [
-        "docs/life-of-a-message.md:3: wire/gone.py does not exist",
-        "docs/life-of-a-message.md:4: gone.md does not exist",
+        "docs/contributing/life-of-a-message.md:3: wire/gone.py does not exist",
+        "docs/contributing/life-of-a-message.md:4: gone.md does not exist",
     ]
 
 

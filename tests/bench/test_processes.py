@@ -9,8 +9,10 @@ from bench.processes import StartFailed, cpu_seconds, free_port, rss_kilobytes, 
 from tests.rig.probe import eventually
 
 PARENT = """
-import socket, subprocess, sys
+import socket, subprocess, sys, time
 child = subprocess.Popen(["sleep", "60"])
+while time.process_time() < 0.05:  # A few ticks of the kernel's clock.
+    pass
 listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 child.wait()
 """

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from tests.conformance.suite import HOME, LEGACY_REVISIONS, REVISIONS
 from tests.harness import WAIT_SECONDS, transparent, write_config
-from tests.rig.toxic import deserted
+from tests.rig.toxic_proxy import deserted
 
 REFERENCE: Final = Path(__file__).with_name("reference.py")
 

@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pytest
 
-from anyport.record.detail import read_captured, unfolded
-from anyport.record.payloads import payload_files
-from anyport.record.row import row_of
-from tests.customary.stories import Example, read_story, script
+from anyport.record.journal.payloads import payload_files
+from anyport.record.traffic import decode_captured, expand_frames, row_of
+from tests.customary.examples import Example, read_story, script
 from tests.harness import LineClient, Message, read_events, transparent
 from tests.journeys.clients import hello
-from tests.journeys.scripting import (
+from tests.journeys.http_gateway import Field, HttpGateway, serving
+from tests.journeys.scripts import (
     Scripted,
     eventually,
     gateway,
@@ -27,7 +27,6 @@ from tests.journeys.scripting import (
     text,
     tools,
 )
-from tests.journeys.web import Field, Site, serving
 
 pytestmark = pytest.mark.slow
 
@@ -49,9 +48,9 @@ def recorded(state: Path) -> list[Said]:
     said = []
     for file in payload_files(state):
         for line in file.read_bytes().splitlines():
-            captured = read_captured(line)
+            captured = decode_captured(line)
             assert captured is not None
-            for frame in unfolded(captured.frames):
+            for frame in expand_frames(captured.frames):
                 raw = frame.payload or frame.error or b"null"
                 payload = msgspec.json.decode(bytes(raw))
                 said.append(Said(frame.kind, frame.side, frame.method or "", payload))
@@ -92,7 +91,7 @@ def say_in_lines(client: LineClient, line: str) -> None:
             return
 
 
-def say_in_posts(site: Site, fields: list[Field], line: str) -> None:
+def say_in_posts(site: HttpGateway, fields: list[Field], line: str) -> None:
     answer = site.post(line.encode(), *fields)
     for message in answer.messages():
         if "method" in message and "id" in message:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.customary.stories import Example, assert_same_handshake, read_story
+from tests.customary.examples import Example, assert_same_handshake, read_story
 from tests.harness import LineClient, Message
-from tests.journeys.scripting import Scripted, gateway, result, rule, said
+from tests.journeys.scripts import Scripted, gateway, result, rule, said
 
 PROFILE = {"default": {"servers": ["chora"], "separator": ":"}}
 SESSION = {example.name: example for example in read_story("session.txt")}

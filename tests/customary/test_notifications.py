@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from tests.harness import read_events, transparent
-from tests.journeys.scripting import Scripted, gateway, note, result, rule, text, tools
+from tests.journeys.scripts import Scripted, gateway, note, result, rule, text, tools
 
 PROGRESS = (
     '{ "progressToken": "token-123", "progress": {'
@@ -41,7 +41,7 @@ def test_a_numeric_progress_and_total_come_through(tmp_path: Path) -> None:
     )
     with gateway(tmp_path, {"ideas": server.command}) as client:
         client.initialize("2024-11-05")
-        client.call("search", progressToken="token")
+        client.call("ideas__search", progressToken="token")
         heard = client.wait_method("notifications/progress")
     assert heard["params"] == {"progressToken": "token", "progress": 50, "total": 100}
 
@@ -50,7 +50,7 @@ def test_a_cancelled_request_is_cancelled_at_its_server_and_not_answered(tmp_pat
     server = Scripted(tmp_path, tools("search", "quick"), rule("tools/call", once=True))
     with gateway(tmp_path, {"ideas": server.command}) as client:
         client.initialize("2024-11-05")
-        client.start("tools/call", {"name": "search"}, id=1)
+        client.start("tools/call", {"name": "ideas__search"}, id=1)
         own_id = server.wait_heard("tools/call")["id"]
         client.send(
             b'{   "jsonrpc": "2.0",   "method": "notifications/cancelled",   "params": {'
@@ -93,7 +93,7 @@ def test_a_notification_mcp_does_not_know_comes_through_as_it_is(tmp_path: Path)
     )
     with gateway(tmp_path, {"git": server.command}) as client:
         client.initialize("2024-11-05")
-        client.call("stage")
+        client.call("git__stage")
         heard = client.wait_method("resources/updated")
     assert heard["params"] == {"uri": "git:/diff/staged"}
 
@@ -103,7 +103,7 @@ def test_stderr_is_in_the_record_and_never_sent_to_a_client(tmp_path: Path) -> N
     server = Scripted(tmp_path, tools("talk"), rule("tools/call", result(text("ok")), stderr=words))
     with gateway(tmp_path, {"everything": server.command}) as client:
         client.initialize("2025-03-26")
-        client.call("talk")
+        client.call("everything__talk")
         assert client.finish() == 0
         assert not [message for message in client.seen if "stderr" in message.get("method", "")]
         assert words.encode() not in b"".join(client.lines)

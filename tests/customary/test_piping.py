@@ -11,7 +11,7 @@ from typing import IO, Any
 import pytest
 
 from tests.harness import WAIT_SECONDS, Message, write_config
-from tests.journeys.scripting import LIST_SECONDS, Scripted, result, rule, text, tools
+from tests.journeys.scripts import LIST_SECONDS, Scripted, result, rule, text, tools
 
 REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}\n'
 SLOW_SECONDS = 2.0
@@ -36,7 +36,7 @@ def run(
 
 
 def call(id: int, name: str) -> bytes:
-    params = {"name": name, "arguments": {}}
+    params = {"name": f"ideas__{name}", "arguments": {}}
     message = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
     return json.dumps(message).encode() + b"\n"
 

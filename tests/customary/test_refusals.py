@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.harness import LineClient, Message, transparent
-from tests.journeys.scripting import Scripted, failure, gateway, rule, tools
+from tests.journeys.scripts import Scripted, failure, gateway, rule, tools
 
 CODES = [
     (-32700, "Parse error"),
@@ -157,6 +157,7 @@ def test_a_sentence_as_data_is_kept_in_the_original_error(tmp_path: Path) -> Non
     original = {"code": -32602, "message": "Invalid Params", "data": words}
     server = issue_refused(tmp_path, json.dumps(original))
     with gateway(tmp_path, {"github": server.command}) as client:
-        error = client.request("tools/call", {"name": "create_issue"}, id="request-008")["error"]
+        params = {"name": "github__create_issue"}
+        error = client.request("tools/call", params, id="request-008")["error"]
     assert (error["code"], error["message"]) == (-32602, "Invalid Params")
     assert error["data"] == {"server": "github", "originalError": original}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import LineClient
-from tests.journeys.scripting import Scripted, gateway
+from tests.journeys.scripts import Scripted, gateway
 
 
 @pytest.fixture(scope="module")

@@ -10,25 +10,25 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from anyport.cli.ready import ready
-from anyport.cli.serve import DRAIN_SECONDS_MAX, LAME_DUCK_SECONDS
-from anyport.cli.setup import nothing_found
+from anyport.cli.serve.banner import make_banner
+from anyport.cli.serve.serve import DRAIN_SECONDS_MAX, LAME_DUCK_SECONDS
+from anyport.cli.setup import describe_nothing_found
 from anyport.config import demo_config, load
-from anyport.gateway.deadlines import LINGER_SECONDS
-from anyport.ingress.http.body import BODY_BYTES_MAX
-from anyport.ingress.http.inlet import STREAM_UNSENT_BYTES_MAX
-from anyport.ingress.http.patience import (
+from anyport.gateway.api.stream import FOLLOWERS_MAX
+from anyport.gateway.calls.deadline import SLOW_CALL_SECONDS
+from anyport.ingress.http.connection import (
+    BODY_BYTES_MAX,
     BODY_SECONDS_MAX,
     HEAD_SECONDS_MAX,
     KEEP_ALIVE_SECONDS,
     STALLED_SECONDS_MAX,
+    STREAM_UNSENT_BYTES_MAX,
 )
-from anyport.ingress.http.sessions import COMMIT_PRIMED_SECONDS, COMMIT_SECONDS
+from anyport.ingress.http.sessions import STREAM_AFTER_PRIMED_SECONDS, STREAM_AFTER_SECONDS
 from anyport.ingress.http.streams import EVENT_BYTES_KEPT_MAX, EVENTS_KEPT_MAX, RETRY_MS
 from anyport.protocol.errors import TOO_MANY_REQUESTS, UNAVAILABLE
-from anyport.record.journal import LISTENERS_MAX
-from anyport.upstream.http.session import HANDSHAKE_SECONDS_MAX
-from anyport.wire.http import HEAD_BYTES_MAX, HEAD_FIELDS_MAX
+from anyport.upstream.http.streamable import HANDSHAKE_SECONDS_MAX
+from anyport.wire.http1 import HEAD_BYTES_MAX, HEAD_FIELDS_MAX
 from tests.cli.running import Running, running
 from tests.docs.test_docs import FENCE, PACKAGE, PAGES, text_of
 
@@ -36,21 +36,30 @@ DOCUMENTED: Final = "http://127.0.0.1:8640"
 MIB: Final = 1024 * 1024
 
 NUMBERS: Final = [
-    ("docs/http.md", f"longer than {COMMIT_SECONDS:g} s, {COMMIT_PRIMED_SECONDS:g} s in a session"),
-    ("docs/http.md", f"comment every {KEEP_ALIVE_SECONDS:g} s keeps"),
-    ("docs/http.md", f"last {EVENTS_KEPT_MAX} events of a session are kept"),
-    ("docs/http.md", f"and {EVENT_BYTES_KEPT_MAX // MIB} MiB of them"),
-    ("docs/http.md", f"a `retry` of {({1000: 'one'})[RETRY_MS]} second"),
-    ("docs/http.md", f"lets {STREAM_UNSENT_BYTES_MAX // MIB} MiB of a stream wait"),
-    ("docs/http.md", f"reads nothing for {STALLED_SECONDS_MAX:g} s"),
-    ("docs/http.md", f"{HEAD_SECONDS_MAX:g} s for the header, {BODY_SECONDS_MAX:g} s for the body"),
-    ("docs/http.md", f"a body of more than {BODY_BYTES_MAX // MIB} MiB"),
-    ("docs/http.md", f"more than {HEAD_BYTES_MAX // 1024} KiB or {HEAD_FIELDS_MAX} fields"),
-    ("docs/servers.md", f"Each attempt may take {HANDSHAKE_SECONDS_MAX:g} seconds"),
-    ("docs/commands/serve.md", f"up to {LAME_DUCK_SECONDS:g} s others"),
-    ("docs/commands/serve.md", f"and {DRAIN_SECONDS_MAX:g} s later"),
-    ("docs/api.md", f"At most {LISTENERS_MAX} can follow"),
-    ("docs/events.md", f"takes longer than {({1.0: 'a second'})[LINGER_SECONDS]}"),
+    (
+        "docs/reference/http.md",
+        f"longer than {STREAM_AFTER_SECONDS:g} s, {STREAM_AFTER_PRIMED_SECONDS:g} s in a session",
+    ),
+    ("docs/reference/http.md", f"comment every {KEEP_ALIVE_SECONDS:g} s keeps"),
+    ("docs/reference/http.md", f"last {EVENTS_KEPT_MAX} events of a session are kept"),
+    ("docs/reference/http.md", f"and {EVENT_BYTES_KEPT_MAX // MIB} MiB of them"),
+    ("docs/reference/http.md", f"a `retry` of {({1000: 'one'})[RETRY_MS]} second"),
+    ("docs/reference/http.md", f"lets {STREAM_UNSENT_BYTES_MAX // MIB} MiB of a stream wait"),
+    ("docs/reference/http.md", f"reads nothing for {STALLED_SECONDS_MAX:g} s"),
+    (
+        "docs/reference/http.md",
+        f"{HEAD_SECONDS_MAX:g} s for the header, {BODY_SECONDS_MAX:g} s for the body",
+    ),
+    ("docs/reference/http.md", f"a body of more than {BODY_BYTES_MAX // MIB} MiB"),
+    (
+        "docs/reference/http.md",
+        f"more than {HEAD_BYTES_MAX // 1024} KiB or {HEAD_FIELDS_MAX} fields",
+    ),
+    ("docs/guides/servers.md", f"Each attempt may take {HANDSHAKE_SECONDS_MAX:g} seconds"),
+    ("docs/reference/commands/serve.md", f"up to {LAME_DUCK_SECONDS:g} s others"),
+    ("docs/reference/commands/serve.md", f"and {DRAIN_SECONDS_MAX:g} s later"),
+    ("docs/reference/api.md", f"At most {FOLLOWERS_MAX} can follow"),
+    ("docs/reference/events.md", f"takes longer than {({1.0: 'a second'})[SLOW_CALL_SECONDS]}"),
 ]
 """What stands in a sentence and comes from a constant."""
 
@@ -64,14 +73,15 @@ def test_a_number_in_a_sentence_is_that_of_the_code(page: str, words: str) -> No
 
 
 def statuses_in_the_code() -> set[str]:
-    sources = [*(PACKAGE / "ingress" / "http").glob("*.py"), PACKAGE / "wire" / "http.py"]
+    sources = [*(PACKAGE / "ingress" / "http").glob("*.py"), PACKAGE / "wire" / "http1.py"]
     text = "".join(source.read_text("utf-8") for source in sources)
+    text = re.sub(r'""".*?"""', "", text, flags=re.DOTALL)
     given = r"(?:status=|BadMessage\(|refuse\(|answer\(|frame\.id, |request_id, |: )([1-5]\d\d)\b"
     return set(re.findall(given, text)) - {"100"}
 
 
 def test_every_status_is_on_the_page() -> None:
-    listed = set(re.findall(r"^\| (\d{3}) \|", text_of("docs/http.md"), re.MULTILINE))
+    listed = set(re.findall(r"^\| (\d{3}) \|", text_of("docs/reference/http.md"), re.MULTILINE))
     turned_away = {str(UNAVAILABLE), str(TOO_MANY_REQUESTS)}
     assert statuses_in_the_code() | {"200"} | turned_away == listed
 
@@ -79,7 +89,9 @@ def test_every_status_is_on_the_page() -> None:
 def test_the_statuses_of_modern_errors_are_on_the_page() -> None:
     source = "".join(path.read_text("utf-8") for path in (PACKAGE / "ingress/http").glob("*.py"))
     [table] = re.findall(r"MODERN_STATUSES: Final = \{(.*?)\}", source, re.DOTALL)
-    rows = re.findall(r"^\| (-32\d{3}) \| (\d{3}) \|", text_of("docs/http.md"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| (-32\d{3}) \| (\d{3}) \|", text_of("docs/reference/http.md"), re.MULTILINE
+    )
     assert sorted(rows) == sorted(re.findall(r"(-32\d{3}): (\d{3})", table))
 
 
@@ -92,7 +104,7 @@ VARIABLE: Final = re.compile(
 
 
 def sentences_about_urls() -> list[str]:
-    page = text_of("docs/errors.md")
+    page = text_of("docs/reference/errors.md")
     [section] = re.findall(r"^### Servers behind a URL$(.*?)^## ", page, re.MULTILINE | re.DOTALL)
     rows = re.findall(r"^\| (`.+?) \| ", section, re.MULTILINE)
     return [sentence for row in rows for sentence in re.findall(r"`([^`]+)`", row)]
@@ -118,7 +130,7 @@ def test_a_sentence_about_a_url_can_be_said(sentence: str, wording: str) -> None
 # What a gateway says when it is ready.
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/commands/serve.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/commands/serve.md"])
 def test_what_a_gateway_says_is_what_the_page_shows(page: str, tmp_path: Path) -> None:
     [shown] = [body for _, body in FENCE.findall(text_of(page)) if "is ready at" in body]
     config = demo_config()
@@ -131,12 +143,14 @@ def test_what_a_gateway_says_is_what_the_page_shows(page: str, tmp_path: Path) -
         )
         file.write_text(servers + profiles)
         config = load([file], {})
-    told = "".join(f"{line}\n" for line in ready(config, "127.0.0.1", 8640).lines(colour=False))
+    told = "".join(
+        f"{line}\n" for line in make_banner(config, "127.0.0.1", 8640).lines(colour=False)
+    )
     before, _, _ = shown.partition("anyport 0.1.0")
     assert shown.removeprefix(before) == told
     if page == "README.md":
-        vain = nothing_found({"XDG_CONFIG_HOME": "/…/.venv"}).replace("/…", "…")
-        assert before == f"anyport: {vain}; the built-in demo server is used\n"
+        vain = describe_nothing_found({"XDG_CONFIG_HOME": "/…/.venv"}).replace("/…", "…")
+        assert before == f"anyport: {vain}; using the built-in demo server\n"
     else:
         assert not before
 
@@ -145,7 +159,11 @@ def test_what_a_gateway_says_is_what_the_page_shows(page: str, tmp_path: Path) -
 
 
 def test_the_configuration_behind_a_proxy_loads(tmp_path: Path) -> None:
-    [body] = [body for syntax, body in FENCE.findall(text_of("docs/http.md")) if syntax == "toml"]
+    [body] = [
+        body
+        for syntax, body in FENCE.findall(text_of("docs/reference/http.md"))
+        if syntax == "toml"
+    ]
     file = tmp_path / "anyport.toml"
     file.write_text(body)
     gateway = load([file], {"TEAM_TOKEN": "x" * 32}).gateway

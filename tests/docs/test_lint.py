@@ -4,10 +4,12 @@ import re
 from pathlib import Path
 from typing import Final
 
-from anyport.record.lint.model import Depth
-from anyport.record.lint.rules import RULES
+from anyport.lint.model import Depth
+from anyport.lint.rules import RULES
 
-PAGE: Final = (Path(__file__).parents[2] / "docs" / "lint.md").read_text("utf-8")
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "reference" / "lint-rules.md").read_text(
+    "utf-8"
+)
 NEEDS: Final = {
     Depth.NOTED: "anything",
     Depth.SHAPE: "`shape`",

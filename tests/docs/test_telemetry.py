@@ -8,17 +8,17 @@ import pytest
 
 from anyport.config import load
 from anyport.config.telemetry import TELEMETRY_KEYS
-from anyport.gateway import families
-from anyport.gateway.families import Family
-from anyport.gateway.telemetry_spans import spans_of
+from anyport.observe import metrics
+from anyport.observe.metrics import HistogramFamily
+from anyport.observe.telemetry import spans_of
 from tests.docs.test_docs import PACKAGE, fences, text_of
 from tests.record.recorded import exchange
 
-PAGE = text_of("docs/telemetry.md")
-FAMILIES = [each for each in vars(families).values() if isinstance(each, Family)]
+PAGE = text_of("docs/guides/telemetry.md")
+FAMILIES = [each for each in vars(metrics).values() if isinstance(each, HistogramFamily)]
 
 
-@pytest.mark.parametrize("body", fences("docs/telemetry.md", "toml"))
+@pytest.mark.parametrize("body", fences("docs/guides/telemetry.md", "toml"))
 def test_an_example_loads_and_switches_telemetry_on(tmp_path: Path, body: str) -> None:
     file = tmp_path / "anyport.toml"
     file.write_text(body)
@@ -31,7 +31,7 @@ def test_a_key_is_on_the_page(key: str) -> None:
 
 
 def test_every_variable_that_is_read_is_on_the_page() -> None:
-    code = "".join(path.read_text("utf-8") for path in PACKAGE.glob("gateway/telemetry*.py"))
+    code = "".join(path.read_text("utf-8") for path in PACKAGE.glob("observe/*.py"))
     read = set(re.findall(r'"(OTEL_\w+)"', code))
     assert len(read) >= 7
     assert {name for name in read if f"`{name}`" not in PAGE} == set()

@@ -7,15 +7,15 @@ from typing import get_args
 import msgspec
 import pytest
 
-from anyport.cli.rows import TITLES
+from anyport.cli.commands.traffic import TITLES
 from anyport.config import load
-from anyport.config.schema import Capture
-from anyport.gateway.api.traffic import DETAILS_BYTES_MAX
-from anyport.record.filter_keys import FRAME_KINDS, OUTCOMES
-from anyport.record.row import ClientSide, Row, ServerSide, Sizes, Timings
+from anyport.config.model import Capture
+from anyport.gateway.api.views import DETAILS_BYTES_MAX
+from anyport.record.filter.keys import FRAME_KINDS, OUTCOMES
+from anyport.record.traffic import ClientSide, Row, ServerSide, Sizes, Timings
 from tests.docs.test_docs import fences, text_of
 
-PAGE = text_of("docs/traffic.md")
+PAGE = text_of("docs/guides/traffic.md")
 
 
 def table(heading: str, column: int = 0) -> list[str]:
@@ -53,7 +53,7 @@ def test_every_outcome_is_named() -> None:
     named = re.findall(r"`(\w+)`", cell("outcome"))
     assert [word for word in named if word not in ("isError", "off")] == list(OUTCOMES)
     for outcome in OUTCOMES:
-        assert f"`{outcome}`" in text_of("docs/commands/traffic.md")
+        assert f"`{outcome}`" in text_of("docs/reference/commands/traffic.md")
 
 
 def test_every_capture_level_is_explained() -> None:
@@ -61,12 +61,12 @@ def test_every_capture_level_is_explained() -> None:
 
 
 def test_every_column_is_explained() -> None:
-    page = text_of("docs/commands/traffic.md")
+    page = text_of("docs/reference/commands/traffic.md")
     assert all(f"`{title}`" in page for title in TITLES)
 
 
 def test_the_configuration_of_the_page_loads(tmp_path: Path) -> None:
-    [example] = fences("docs/traffic.md", "toml")
+    [example] = fences("docs/guides/traffic.md", "toml")
     file = tmp_path / "anyport.toml"
     file.write_text(example)
     config = load([file], {})
@@ -77,4 +77,4 @@ def test_the_configuration_of_the_page_loads(tmp_path: Path) -> None:
 
 
 def test_the_numbers_on_the_page_are_ours() -> None:
-    assert f"after {DETAILS_BYTES_MAX // 1024**2} MiB of" in text_of("docs/api.md")
+    assert f"after {DETAILS_BYTES_MAX // 1024**2} MiB of" in text_of("docs/reference/api.md")

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from anyport.config import ConfigError, load
-from anyport.record.filter import BadFilter, parse_filter
-from anyport.record.matching import matcher
-from anyport.wire import codec
-from anyport.wire.events import Event, EventSplitter
-from anyport.wire.frame import BadFrame, Failure, Frame, Notification, Request, Result
-from anyport.wire.framing import EDGE_BYTES, LineSplitter, Overlong
-from anyport.wire.http import BadMessage, Chunks, read_reply_head, read_request_head
+from anyport.record.filter.match import compile_filter
+from anyport.record.filter.parser import BadFilter, parse_filter
+from anyport.wire import jsonrpc
+from anyport.wire.http1 import BadMessage, ChunkedDecoder, read_request_head, read_response_head
+from anyport.wire.jsonrpc import BadFrame, Failure, Frame, Notification, Request, Result
+from anyport.wire.lines import EDGE_BYTES, LineSplitter, Overlong
+from anyport.wire.sse import EventSplitter, SseEvent
 
 SECONDS_MAX: Final = 0.5
 """Of processor time for one input. The goal is a fifth of it; a tracer makes everything slower."""
@@ -43,30 +43,32 @@ EVENT: Final[Mapping[str, Any]] = {
 
 def envelope(raw: bytes) -> None:
     """JSON-RPC: a frame, or a reason that can be answered with; and a frame is sound JSON."""
-    for bounds in (codec.INBOUND, codec.OUTBOUND):
-        frame = codec.decode(raw, bounds)
+    for bounds in (jsonrpc.INBOUND, jsonrpc.OUTBOUND):
+        frame = jsonrpc.decode(raw, bounds)
         if isinstance(frame, BadFrame):
             assert frame.code in (-32700, -32600), frame
             assert frame.message
-            assert frame.id is None or codec.legal_id(frame.id)
+            assert frame.id is None or jsonrpc.is_legal_id(frame.id)
         else:
             json.loads(raw.decode("utf-8"), parse_constant=_refuse, parse_int=str)
-            assert codec.decode(_again(frame), bounds) == frame
-    codec.id_at_edge(raw)
-    if codec.is_batch(raw):
-        codec.decode_batch(raw, batch_max=100)
+            assert jsonrpc.decode(_again(frame), bounds) == frame
+    jsonrpc.id_at_edge(raw)
+    if jsonrpc.is_batch(raw):
+        messages = jsonrpc.split_batch(raw, batch_max=100)
+        for message in [] if isinstance(messages, BadFrame) else messages:
+            jsonrpc.decode_checked(message)
 
 
 def _again(frame: Frame) -> bytes:
     match frame:
         case Request(id, method, params):
-            return codec.request(id, method, params)
+            return jsonrpc.encode_request(id, method, params)
         case Notification(method, params):
-            return codec.notification(method, params)
+            return jsonrpc.encode_notification(method, params)
         case Result(id, result):
-            return codec.result(id, result)
+            return jsonrpc.encode_result(id, result)
         case Failure(id, error):
-            return codec.failure(id, error)
+            return jsonrpc.encode_failure(id, error)
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -86,7 +88,7 @@ def _same(found: list[Any]) -> list[Any]:
 def _lines(pieces: Any) -> list[bytes | int]:
     splitter = LineSplitter(LINE_BYTES_MAX)
     found = [line for piece in pieces for line in splitter.feed(piece)]
-    assert splitter.kept <= max(LINE_BYTES_MAX, 2 * EDGE_BYTES)
+    assert splitter.buffered_bytes <= max(LINE_BYTES_MAX, 2 * EDGE_BYTES)
     found += splitter.finish()
     for line in found:
         assert isinstance(line, Overlong) or (line and b"\n" not in line)
@@ -104,15 +106,15 @@ def events(raw: bytes) -> None:
         assert (one.last_id, one.retry_ms) == (two.last_id, two.retry_ms)
     for event in whole:
         assert isinstance(event, Overlong) or b"\r" not in event.data
-    messages = EventSplitter(EVENT_BYTES_MAX).messages(raw[1:])
-    held = [event.data if isinstance(event, Event) else event for event in whole]
+    messages = [one for one in EventSplitter(EVENT_BYTES_MAX).messages(raw[1:]) if one]
+    held = [event.data if isinstance(event, SseEvent) else event for event in whole]
     assert _same(messages) == _same([one for one in held if one])
 
 
 def chunks(raw: bytes) -> None:
     """Chunked bodies and heads: the same bytes in whatever portions, or the same refusal."""
     assert _body(portions(raw)) == _body([raw[1:]])
-    for read in (read_request_head, read_reply_head):
+    for read in (read_request_head, read_response_head):
         try:
             read(raw)
         except BadMessage as error:
@@ -120,7 +122,7 @@ def chunks(raw: bytes) -> None:
 
 
 def _body(pieces: Any) -> bytes | None:
-    body = Chunks()
+    body = ChunkedDecoder()
     found: list[bytes] = []
     try:
         for piece in pieces:
@@ -141,8 +143,8 @@ def filters(raw: bytes) -> None:
         assert "^" in str(error)
         assert 0 <= error.at <= len(text)
         return
-    assert matcher(filter)(EVENT) in (True, False)
-    assert matcher(filter)({}) in (True, False)
+    assert compile_filter(filter)(EVENT) in (True, False)
+    assert compile_filter(filter)({}) in (True, False)
 
 
 _scratch: Final = Path(tempfile.gettempdir() if not os.path.isdir("/dev/shm") else "/dev/shm")

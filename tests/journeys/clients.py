@@ -9,10 +9,19 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from tests.demo.http.driver import HttpDemo
 from tests.harness import DEMO, MODERN_META, WAIT_SECONDS, Message
-from tests.journeys.scripting import said
-from tests.journeys.web import ACCEPT, EVENTS, JSON, Answer, Field, Site, ask, serving
+from tests.journeys.http_gateway import (
+    ACCEPT,
+    EVENTS,
+    JSON,
+    Field,
+    HttpAnswer,
+    HttpGateway,
+    ask,
+    serving,
+)
+from tests.journeys.scripts import said
+from tests.peers.http_driver import HttpDemo
 
 LEGACY: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN: Final = "2026-07-28"
@@ -29,12 +38,12 @@ KINDS: Final = ("stdio-new", "stdio-old", "http-new", "http-old", "older")
 _ids: Final = count(1)
 
 
-class Session:
+class SessionClient:
     """A client of the handshake era over Streamable HTTP."""
 
     def __init__(
         self,
-        site: Site,
+        site: HttpGateway,
         revision: str = "2025-11-25",
         capabilities: Message | None = None,
     ) -> None:
@@ -53,7 +62,7 @@ class Session:
             self.fields.append(("MCP-Protocol-Version", revision))
         self.notify("notifications/initialized")
 
-    def start(self, method: str, params: Message | None = None, *, id: Any = None) -> Answer:
+    def start(self, method: str, params: Message | None = None, *, id: Any = None) -> HttpAnswer:
         """Post a request; its response as soon as it begins."""
         return self.site.post(request(method, params, id), *self.fields)
 
@@ -81,22 +90,22 @@ class Session:
         """Post the answer to a question."""
         self.tell({"id": asked["id"], "result": result})
 
-    def listen(self, after: str | None = None) -> Answer:
+    def listen(self, after: str | None = None) -> HttpAnswer:
         """Open the standalone stream, or resume one."""
         fields = [("Accept", EVENTS), *self.fields]
         if after is not None:
             fields.append(("Last-Event-ID", after))
         return self.site.send("GET", None, fields)
 
-    def delete(self) -> Answer:
+    def delete(self) -> HttpAnswer:
         """End the session."""
         return self.site.send("DELETE", None, self.fields)
 
 
-class Modern:
+class ModernClient:
     """A client of the era without a handshake."""
 
-    def __init__(self, site: Site, **meta: Any) -> None:
+    def __init__(self, site: HttpGateway, **meta: Any) -> None:
         self.site = site
         self.meta = {**MODERN_META, **meta}
         self.seen: list[Message] = []
@@ -104,7 +113,7 @@ class Modern:
 
     def start(
         self, method: str, params: Message | None = None, *, id: Any = None, **meta: Any
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Post a request whose fields say what its body says."""
         message = request(method, {**(params or {}), "_meta": {**self.meta, **meta}}, id)
         return self.site.post(message, *mirrored(message))
@@ -121,16 +130,16 @@ class Modern:
         """Call a tool and wait for the answer."""
         return self.request("tools/call", calling(name, arguments, {}), **meta)
 
-    def listen(self, *, id: Any = None, **wishes: Any) -> Answer:
+    def listen(self, *, id: Any = None, **wishes: Any) -> HttpAnswer:
         """Open a stream of notifications."""
         return self.start("subscriptions/listen", {"notifications": wishes}, id=id)
 
 
-class Older:
+class SseClient:
     """A client over HTTP+SSE: one stream, and an address to post to."""
 
     def __init__(
-        self, site: Site, revision: str = "2024-11-05", capabilities: Message | None = None
+        self, site: HttpGateway, revision: str = "2024-11-05", capabilities: Message | None = None
     ) -> None:
         self.site = site
         self.stream = site.send("GET", None, [("Accept", EVENTS)])
@@ -146,7 +155,7 @@ class Older:
         """Every message that has come."""
         return self.stream.seen
 
-    def post(self, message: Message) -> Answer:
+    def post(self, message: Message) -> HttpAnswer:
         """Post a message to the address that the stream named."""
         body = json.dumps({"jsonrpc": "2.0", **message}).encode()
         return self.site.send("POST", body, [("Content-Type", JSON)], self.address)
@@ -184,13 +193,13 @@ class Older:
         self.tell({"id": asked["id"], "result": result})
 
 
-Client = Session | Modern | Older
+Client = SessionClient | ModernClient | SseClient
 
 
 class Kept:
     """One connection for many requests: modern ones, unless it has the fields of a session."""
 
-    def __init__(self, site: Site, *fields: Field) -> None:
+    def __init__(self, site: HttpGateway, *fields: Field) -> None:
         self.site = site
         self.fields = fields
         self.connection = HTTPConnection(site.netloc, timeout=WAIT_SECONDS)
@@ -262,7 +271,7 @@ def status(client: Client) -> Message:
 
 
 @contextmanager
-def every_kind(tmp_path: Path) -> Iterator[Site]:
+def every_kind(tmp_path: Path) -> Iterator[HttpGateway]:
     """A gateway with a server of each kind, all of them known to it."""
     with (
         HttpDemo("--modern-only") as new,
@@ -279,5 +288,5 @@ def every_kind(tmp_path: Path) -> Iterator[Site]:
             "older": {"url": f"http://127.0.0.1:{older.port}/sse"},
         }
         with serving(tmp_path, servers) as site:
-            names(Modern(site))
+            names(ModernClient(site))
             yield site

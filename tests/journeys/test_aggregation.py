@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.harness import DEMO, LineClient, Message, transparent
-from tests.journeys.scripting import (
+from tests.journeys.scripts import (
     Scripted,
     eventually,
     failure,

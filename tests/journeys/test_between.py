@@ -8,12 +8,20 @@ from typing import Any, Protocol
 
 import pytest
 
-from tests.demo.http.driver import HttpDemo
 from tests.harness import DEMO, MODERN_META, LineClient, Message
-from tests.journeys.behind import Back, Heard, Web
-from tests.journeys.behind import modern as modern_web
-from tests.journeys.clients import KINDS, META, MODERN, Modern, Older, Session, names
-from tests.journeys.scripting import (
+from tests.journeys.clients import (
+    KINDS,
+    META,
+    MODERN,
+    ModernClient,
+    SessionClient,
+    SseClient,
+    names,
+)
+from tests.journeys.http_gateway import HttpGateway, serving
+from tests.journeys.scripted_http_server import ReceivedRequest, Reply, ScriptedHttpServer
+from tests.journeys.scripted_http_server import modern as modern_web
+from tests.journeys.scripts import (
     Scripted,
     eventually,
     gateway,
@@ -25,7 +33,7 @@ from tests.journeys.scripting import (
     text,
     tools,
 )
-from tests.journeys.web import Site, serving
+from tests.peers.http_driver import HttpDemo
 
 CAPABILITIES = f"{META}clientCapabilities"
 ABLE: Message = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
@@ -39,7 +47,7 @@ Ask = Callable[..., Message]
 
 
 @pytest.fixture(scope="module")
-def line(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LineClient]:
+def line(site: HttpGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LineClient]:
     """A gateway on a pipe, with the servers of the one over HTTP."""
     config: Message = json.loads((site.state.parent / "anyport.json").read_text())
     with gateway(tmp_path_factory.mktemp("line"), config["mcpServers"]) as client:
@@ -48,14 +56,14 @@ def line(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LineC
 
 
 @pytest.fixture(params=FRONTS)
-def ask(request: pytest.FixtureRequest, site: Site, line: LineClient) -> Ask:
+def ask(request: pytest.FixtureRequest, site: HttpGateway, line: LineClient) -> Ask:
     """Makes a modern request over one of the transports; the answer."""
 
     def ask(method: str, params: Message, capabilities: Message = ABLE) -> Message:
         declared = {CAPABILITIES: capabilities}
         if request.param == "stdio":
             return line.modern(method, params, **declared)
-        return Modern(site).request(method, params, **declared)
+        return ModernClient(site).request(method, params, **declared)
 
     return ask
 
@@ -151,7 +159,7 @@ COMPLETION: Message = {
 }
 
 
-def needy(heard: Heard, back: Back) -> None:
+def needy(heard: ReceivedRequest, back: Reply) -> None:
     """A modern server over HTTP that needs to know more, whatever it is asked."""
     method, params = heard.method or "", heard.message.get("params", {})
     if method == "initialize":
@@ -178,17 +186,17 @@ def needy_on_a_pipe(path: Path) -> Scripted:
 
 @pytest.mark.parametrize("behind", ["http", "stdio"])
 def test_input_is_asked_for_only_where_there_is_room_for_it(tmp_path: Path, behind: str) -> None:
-    with Web(modern_web(needy, "t", capabilities=OFFERS)) as web:
+    with ScriptedHttpServer(modern_web(needy, "t", capabilities=OFFERS)) as web:
         pipe = needy_on_a_pipe(tmp_path).command
         servers = {"only": {"url": web.url} if behind == "http" else pipe}
         with serving(tmp_path, servers) as site:
-            client = Modern(site, **{CAPABILITIES: ABLE})
+            client = ModernClient(site, **{CAPABILITIES: ABLE})
             names(client)
             for method, params in ROOM:
                 asked = client.request(method, params)["result"]
                 assert asked["resultType"] == "input_required"
                 assert not {"ttlMs", "cacheScope"} & asked.keys()
-            for other in (client, Session(site, capabilities=ABLE), Older(site)):
+            for other in (client, SessionClient(site, capabilities=ABLE), SseClient(site)):
                 refused = other.request("completion/complete", COMPLETION)
                 assert "only" in refused["error"]["message"]
                 assert "input_required" not in json.dumps(refused)
@@ -196,10 +204,10 @@ def test_input_is_asked_for_only_where_there_is_room_for_it(tmp_path: Path, behi
 
 def test_a_session_is_asked_wherever_a_modern_server_may_ask(tmp_path: Path) -> None:
     with (
-        Web(modern_web(needy, "t", capabilities=OFFERS)) as web,
+        ScriptedHttpServer(modern_web(needy, "t", capabilities=OFFERS)) as web,
         serving(tmp_path, {"only": {"url": web.url}}) as site,
     ):
-        session = Session(site, "2025-06-18", ABLE)
+        session = SessionClient(site, "2025-06-18", ABLE)
         names(session)
         for method, params in ROOM:
             call = session.start(method, params)
@@ -219,10 +227,10 @@ def test_a_session_is_asked_wherever_a_modern_server_may_ask(tmp_path: Path) -> 
 TOKENS = {"ann": "token-of-ann-1f6d2b", "bob": "token-of-bob-9a8e7c"}
 
 
-class Person(Site):
+class Person(HttpGateway):
     """The gateway as one of them sees it."""
 
-    def __init__(self, site: Site, token: str) -> None:
+    def __init__(self, site: HttpGateway, token: str) -> None:
         super().__init__(site.there, site.state, site.path)
         self.token = token
 
@@ -239,7 +247,7 @@ class Asked(Protocol):
 
 class AskedModern:
     def __init__(self, person: Person, params: Message) -> None:
-        self.client, self.params = Modern(person, **{CAPABILITIES: ABLE}), params
+        self.client, self.params = ModernClient(person, **{CAPABILITIES: ABLE}), params
         self.asked = self.client.request("tools/call", params)["result"]
 
     def question(self) -> str:
@@ -253,7 +261,7 @@ class AskedModern:
 
 class AskedSession:
     def __init__(self, person: Person, params: Message) -> None:
-        self.client = Session(person, capabilities=ABLE)
+        self.client = SessionClient(person, capabilities=ABLE)
         self.call = self.client.start("tools/call", params)
         self.asked = self.call.wait_method("elicitation/create")
 
@@ -267,7 +275,7 @@ class AskedSession:
 
 class AskedOlder:
     def __init__(self, person: Person, params: Message) -> None:
-        self.client = Older(person, "2025-06-18", ABLE)
+        self.client = SseClient(person, "2025-06-18", ABLE)
         self.call = self.client.start("tools/call", params)
         self.asked = self.client.stream.wait_method("elicitation/create")
 
@@ -283,7 +291,7 @@ CLIENTS: tuple[Callable[[Person, Message], Asked], ...] = (AskedModern, AskedSes
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpGateway]:
     """A gateway for two people, with legacy servers that both use."""
     with (
         HttpDemo("--legacy-only", "--transport", "streamable") as streamable,
@@ -302,7 +310,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 @pytest.mark.parametrize("server", OLD)
 @pytest.mark.parametrize(("first", "second"), list(product(CLIENTS, CLIENTS)))
 def test_two_people_never_get_each_others_questions(
-    shared: Site,
+    shared: HttpGateway,
     server: str,
     first: Callable[[Person, Message], Asked],
     second: Callable[[Person, Message], Asked],
@@ -335,11 +343,13 @@ def test_roots_asked_for_right_after_the_handshake_are_answered_and_stall_nobody
         with serving(tmp_path, {"demo": pipe if behind == "stdio" else url}) as site:
             declarations: list[Message] = [{}, {"roots": {}}]
             for capabilities in declarations:
-                client = Modern(site, **{CAPABILITIES: capabilities})
+                client = ModernClient(site, **{CAPABILITIES: capabilities})
                 answer = client.call("demo__echo", {"text": "hi"})
                 assert said(answer) == "hi"
-            session = Session(site, capabilities={"roots": {}})
+            session = SessionClient(site, capabilities={"roots": {}})
             stream = session.listen()
+            # Its connection is opened by its first call.
+            assert said(session.call("demo__echo", {"text": "first"})) == "first"
             asked = stream.wait_method("roots/list")
             # The server's question is open; its tools work all the same.
             assert said(session.call("demo__echo", {"text": "meanwhile"})) == "meanwhile"
@@ -353,9 +363,9 @@ def test_roots_asked_for_right_after_the_handshake_are_answered_and_stall_nobody
 
 @pytest.mark.parametrize("server", ["http-old", "http-new"])
 def test_a_log_that_comes_with_one_of_several_calls_is_told_with_that_one(
-    site: Site, server: str
+    site: HttpGateway, server: str
 ) -> None:
-    client = Modern(site, **{f"{META}logLevel": "info"})
+    client = ModernClient(site, **{f"{META}logLevel": "info"})
     calls = {}
     for name in ("one", "two", "three"):
         arguments = {"text": name, "whom": "nobody", "seconds": 0.3}
@@ -381,7 +391,7 @@ def test_what_a_server_logs_while_its_client_is_away_is_told_when_it_is_back(
         rule("answer", result(text("done")).replace("$id", "$call"), where={"id": "q"}),
     )
     with serving(tmp_path, {"old": server.command}) as site:
-        client = Modern(site, **{CAPABILITIES: ABLE, f"{META}logLevel": "info"})
+        client = ModernClient(site, **{CAPABILITIES: ABLE, f"{META}logLevel": "info"})
         asked = client.call("old__work")["result"]
         assert asked["resultType"] == "input_required"
         gate.touch()

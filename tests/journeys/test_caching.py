@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.harness import Message, read_events
-from tests.journeys.behind import Back, Heard, Web, tool
-from tests.journeys.clients import META, MODERN, Modern, Session, names
-from tests.journeys.scripting import Scripted, eventually, gateway, result, rule, tools
-from tests.journeys.web import Site, serving
+from tests.journeys.clients import META, MODERN, ModernClient, SessionClient, names
+from tests.journeys.http_gateway import HttpGateway, serving
+from tests.journeys.scripted_http_server import ReceivedRequest, Reply, ScriptedHttpServer, tool
+from tests.journeys.scripts import Scripted, eventually, gateway, result, rule, tools
 
 HOUR_MS = 3_600_000
 HINTS = {"ttlMs", "cacheScope"}
@@ -22,14 +22,14 @@ UPDATED = "notifications/resources/updated"
 CHANGED = "notifications/resources/list_changed"
 
 
-class Library(Web):
+class Library(ScriptedHttpServer):
     """A modern server over HTTP whose answers say how long they keep."""
 
     def __init__(self, ttl: int = HOUR_MS, scope: str = "public", *, tells: bool = False) -> None:
         super().__init__(self._answer)
         self.ttl, self.scope, self.tells = ttl, scope, tells
         self.tools = ["a"]
-        self.listener: Back | None = None
+        self.listener: Reply | None = None
         self._lock = threading.Lock()
 
     def __enter__(self) -> "Library":
@@ -51,7 +51,7 @@ class Library(Web):
         with self._lock:
             self.listener.event({"method": method, "params": params})
 
-    def _answer(self, heard: Heard, back: Back) -> None:
+    def _answer(self, heard: ReceivedRequest, back: Reply) -> None:
         match heard.method:
             case "server/discover":
                 flag = {"listChanged": self.tells}
@@ -76,8 +76,10 @@ class Library(Web):
                 back.result(heard, {**self.hints, "resourceTemplates": []})
             case "resources/read":
                 self._read(heard, back)
+            case "initialize":
+                back.error(heard, -32601, "Method not found", 404)
 
-    def _read(self, heard: Heard, back: Back) -> None:
+    def _read(self, heard: ReceivedRequest, back: Reply) -> None:
         params = heard.message["params"]
         if params["uri"] == "x://2" and "inputResponses" not in params:
             ask = {"r": {"method": "roots/list"}}
@@ -89,13 +91,13 @@ class Library(Web):
 
 
 @contextmanager
-def library(path: Path, *args: Any, **kwargs: Any) -> Iterator[tuple[Library, Site]]:
+def library(path: Path, *args: Any, **kwargs: Any) -> Iterator[tuple[Library, HttpGateway]]:
     """A gateway with one library behind it."""
     with Library(*args, **kwargs) as web, serving(path, {"lib": web.entry}) as site:
         yield web, site
 
 
-def read(client: Modern | Session, uri: str = "x://1", **more: Any) -> Message:
+def read(client: ModernClient | SessionClient, uri: str = "x://1", **more: Any) -> Message:
     answer: Message = client.request("resources/read", {"uri": uri, **more})["result"]
     return answer
 
@@ -117,7 +119,7 @@ def test_a_list_says_what_is_left_of_the_time_its_server_gave_it(
     tmp_path: Path, method: str
 ) -> None:
     with library(tmp_path) as (web, site):
-        client = Modern(site)
+        client = ModernClient(site)
         told = [hints(client.request(method)["result"]) for _ in range(3)]
 
         assert [scope for _, scope in told] == ["public"] * 3
@@ -146,7 +148,7 @@ def test_a_merged_list_keeps_no_longer_than_any_of_its_parts(tmp_path: Path) -> 
     ):
 
         def told(profile: str, method: str = "tools/list") -> tuple[int, str]:
-            at = Modern(site.at(f"/mcp/{profile}"))
+            at = ModernClient(site.at(f"/mcp/{profile}"))
             return hints(at.request(method)["result"])
 
         ttl, scope = told("one")
@@ -158,12 +160,12 @@ def test_a_merged_list_keeps_no_longer_than_any_of_its_parts(tmp_path: Path) -> 
 
 def test_discovery_is_not_to_be_kept(tmp_path: Path) -> None:
     with library(tmp_path) as (_, site):
-        assert hints(Modern(site).request("server/discover")["result"]) == (0, "private")
+        assert hints(ModernClient(site).request("server/discover")["result"]) == (0, "private")
 
 
 def test_a_list_whose_time_is_over_is_read_again_when_somebody_asks(tmp_path: Path) -> None:
     with library(tmp_path, 1) as (web, site):
-        modern, session = Modern(site), Session(site)
+        modern, session = ModernClient(site), SessionClient(site)
         assert names(modern)[-1] == names(session)[-1] == "lib__a"
         web.tools = ["b"]
 
@@ -182,11 +184,11 @@ def test_a_list_whose_time_is_over_is_read_again_when_somebody_asks(tmp_path: Pa
 
 def test_a_server_that_cannot_be_read_again_is_shown_as_it_was(tmp_path: Path) -> None:
     with library(tmp_path, 1) as (web, site):
-        client = Modern(site)
+        client = ModernClient(site)
         assert names(client)[-1] == "lib__a"
         answer = web.script
 
-        def refuse(heard: Heard, back: Back) -> None:
+        def refuse(heard: ReceivedRequest, back: Reply) -> None:
             if heard.method == "tools/list":
                 back.error(heard, -32603, "out of order")
             else:
@@ -202,8 +204,8 @@ def test_a_server_that_cannot_be_read_again_is_shown_as_it_was(tmp_path: Path) -
 
 
 def test_a_list_whose_changes_are_told_is_read_when_they_are(tmp_path: Path) -> None:
-    with library(tmp_path, 1, tells=True) as (web, site):
-        client = Modern(site)
+    with library(tmp_path, tells=True) as (web, site):
+        client = ModernClient(site)
         names(client)
         stream = client.listen(toolsListChanged=True)
         stream.next()
@@ -223,11 +225,11 @@ def test_a_list_whose_changes_are_told_is_read_when_they_are(tmp_path: Path) -> 
 
 def test_a_read_is_answered_again_without_asking_for_clients_of_each_era(tmp_path: Path) -> None:
     with library(tmp_path) as (web, site):
-        client = Modern(site)
+        client = ModernClient(site)
         names(client)
         first = read(client)
         second = client.request("resources/read", {"uri": "x://1"}, progressToken=1)["result"]
-        legacy = read(Session(site))
+        legacy = read(SessionClient(site))
 
         assert text(first) == text(second) == text(legacy) == "reading 1"
         assert first["ttlMs"] == HOUR_MS >= second["ttlMs"] > HOUR_MS - 60_000
@@ -241,7 +243,7 @@ def test_a_read_is_answered_again_without_asking_for_clients_of_each_era(tmp_pat
 
 def test_a_read_that_may_not_be_kept_is_asked_for_each_time(tmp_path: Path) -> None:
     with library(tmp_path, 0) as (_, site):
-        client = Modern(site)
+        client = ModernClient(site)
         names(client)
 
         assert [text(read(client)) for _ in range(3)] == [f"reading {n}" for n in (1, 2, 3)]
@@ -257,7 +259,7 @@ def test_two_urls_of_one_server_are_one_to_its_profiles_and_uris_are_theirs(tmp_
             profiles={"one": {"servers": ["lib"]}, "two": {"servers": ["lib", "other"]}},
         ) as site,
     ):
-        one, two = Modern(site.at("/mcp/one")), Modern(site.at("/mcp/two"))
+        one, two = ModernClient(site.at("/mcp/one")), ModernClient(site.at("/mcp/two"))
         names(one), names(two)
         mine, theirs = read(one), read(two, "lib+x://1")
 
@@ -272,7 +274,7 @@ def test_what_a_server_tells_of_its_resources_ends_what_was_kept(
     tmp_path: Path, told: tuple[str, Message]
 ) -> None:
     with library(tmp_path, tells=True) as (web, site):
-        client = Modern(site)
+        client = ModernClient(site)
         names(client)
         stream = client.listen(resourceSubscriptions=["x://1"])
         stream.next()
@@ -288,7 +290,7 @@ def test_what_a_server_tells_of_its_resources_ends_what_was_kept(
 
 def test_what_depended_on_answers_is_not_given_again(tmp_path: Path) -> None:
     with library(tmp_path) as (_, site):
-        client = Modern(site, **{f"{META}clientCapabilities": {"roots": {}}})
+        client = ModernClient(site, **{f"{META}clientCapabilities": {"roots": {}}})
         names(client)
         for round_ in (1, 2):
             asked = read(client, "x://2")
@@ -324,5 +326,5 @@ def test_after_a_restart_nothing_is_known_any_more(tmp_path: Path) -> None:
         client.modern("tools/list")
         assert [look(), look()] == ["as it was"] * 2
         assert len(server.heard("resources/read")) == 1
-        client.modern("tools/call", {"name": "die"})
+        client.modern("tools/call", {"name": "s__die"})
         eventually(lambda: look() == "as it is", "an answer of the second run")

@@ -4,12 +4,12 @@ capture `full` what was said, byte for byte."""
 import json
 
 from tests.harness import Message
-from tests.journeys.captured import BAD, BROKEN, LOG, PLAIN, TRACE, TRACED, Pair, report
-from tests.journeys.capturing import Talk, texts
+from tests.journeys.capture_clients import RawExchange, texts
+from tests.journeys.capture_pairs import BAD, BROKEN, LOG, PLAIN, TRACE, TRACED, CapturePair, report
 from tests.journeys.clients import META
 
 
-def test_a_call_is_one_row_that_holds_every_byte(pair: Pair) -> None:
+def test_a_call_is_one_row_that_holds_every_byte(pair: CapturePair) -> None:
     talk = pair.front.ask("tools/call", pair.calling("plain"), **TRACED)
 
     row = pair.book.row("tools/call")
@@ -27,7 +27,7 @@ def test_a_call_is_one_row_that_holds_every_byte(pair: Pair) -> None:
     ]
 
 
-def test_a_tool_that_fails_and_a_server_that_refuses_are_told_apart(pair: Pair) -> None:
+def test_a_tool_that_fails_and_a_server_that_refuses_are_told_apart(pair: CapturePair) -> None:
     failed = pair.front.ask("tools/call", pair.calling("bad"), **TRACED)
     first = pair.book.row("tools/call")
     pair.check(first, failed, "tool_error")
@@ -54,7 +54,7 @@ def test_a_tool_that_fails_and_a_server_that_refuses_are_told_apart(pair: Pair) 
     ]
 
 
-def test_an_unknown_tool_is_a_fault_of_nobody_behind_the_gateway(pair: Pair) -> None:
+def test_an_unknown_tool_is_a_fault_of_nobody_behind_the_gateway(pair: CapturePair) -> None:
     talk = pair.front.ask("tools/call", {"name": "nobody__has_it"}, **TRACED)
 
     row = pair.book.row("tools/call")
@@ -68,13 +68,13 @@ def test_an_unknown_tool_is_a_fault_of_nobody_behind_the_gateway(pair: Pair) -> 
     ]
 
 
-def test_a_call_that_is_given_up_is_a_row_with_what_it_was_told(pair: Pair) -> None:
+def test_a_call_that_is_given_up_is_a_row_with_what_it_was_told(pair: CapturePair) -> None:
     talk = pair.front.start("tools/call", pair.calling("mute"), **TRACED, progressToken="p")
     assert next(pair.front.heard(talk))["method"] == "notifications/progress"
     pair.front.cancel(talk)
 
     row = pair.book.row("tools/call")
-    told = Talk(talk.id, talk.method, talk.params)  # It was not answered.
+    told = RawExchange(talk.id, talk.method, talk.params)  # It was not answered.
     about = pair.check(row, told, "cancelled")
     pair.check_trace(row, told)
     assert row["status"] == "cancelled"
@@ -90,7 +90,7 @@ def test_a_call_that_is_given_up_is_a_row_with_what_it_was_told(pair: Pair) -> N
         pair.front.ask("ping", {})
 
 
-def test_a_call_that_takes_too_long_is_a_timeout(pair: Pair) -> None:
+def test_a_call_that_takes_too_long_is_a_timeout(pair: CapturePair) -> None:
     calling = pair.calling("mute", f"late-{pair.back}")
     talk = pair.front.ask("tools/call", calling, **TRACED, progressToken=7)
 
@@ -104,7 +104,7 @@ def test_a_call_that_takes_too_long_is_a_timeout(pair: Pair) -> None:
     assert row["duration_ms"] >= 300
 
 
-def test_progress_is_recorded_in_the_words_of_either_side(pair: Pair) -> None:
+def test_progress_is_recorded_in_the_words_of_either_side(pair: CapturePair) -> None:
     talk = pair.front.ask("tools/call", pair.calling("steps"), **TRACED, progressToken="p")
 
     row = pair.book.row("tools/call")
@@ -133,7 +133,7 @@ def test_progress_is_recorded_in_the_words_of_either_side(pair: Pair) -> None:
     ]
 
 
-def test_a_log_is_recorded_once(pair: Pair) -> None:
+def test_a_log_is_recorded_once(pair: CapturePair) -> None:
     level = {"io.modelcontextprotocol/logLevel": "info"} if pair.front.modern else {}
     talk = pair.front.ask("tools/call", pair.calling("chat"), **TRACED, **level)
 
@@ -158,12 +158,12 @@ TIMES = 4
 VARYING = frozenset({"span_id", "server_ms", "queue_ms"})
 
 
-def unasked(pair: Pair) -> Message:
+def unasked(pair: CapturePair) -> Message:
     """Who can be asked has a connection to itself; others share one, on which calls repeat."""
     return {f"{META}clientCapabilities": {}} if pair.front.modern else {}
 
 
-def test_a_call_that_was_made_before_is_recorded_like_the_first(pair: Pair) -> None:
+def test_a_call_that_was_made_before_is_recorded_like_the_first(pair: CapturePair) -> None:
     calling, able = pair.calling("plain"), unasked(pair)
     talks = [pair.front.ask("tools/call", calling, **able) for _ in range(TIMES)]
 
@@ -186,7 +186,7 @@ def test_a_call_that_was_made_before_is_recorded_like_the_first(pair: Pair) -> N
 
 
 def test_the_progress_of_a_call_that_was_made_before_is_recorded_like_that_of_the_first(
-    pair: Pair,
+    pair: CapturePair,
 ) -> None:
     tokens = ["p", 7, "a longer token", 123456]
     talks = [
@@ -211,7 +211,7 @@ def test_the_progress_of_a_call_that_was_made_before_is_recorded_like_that_of_th
     assert all(each == kinds[0] for each in kinds)
 
 
-def test_equal_arguments_have_equal_hashes_and_others_have_others(pair: Pair) -> None:
+def test_equal_arguments_have_equal_hashes_and_others_have_others(pair: CapturePair) -> None:
     name = f"{pair.back}__plain"
     for arguments in ({"a": 1}, {"a": 2}, {"a": 1}, {"a": 1}, {"a": 2}):
         pair.front.ask("tools/call", {"name": name, "arguments": arguments})
@@ -223,7 +223,7 @@ def test_equal_arguments_have_equal_hashes_and_others_have_others(pair: Pair) ->
     assert len(results) == 1
 
 
-def test_a_secret_in_a_progress_token_is_never_kept(pair: Pair) -> None:
+def test_a_secret_in_a_progress_token_is_never_kept(pair: CapturePair) -> None:
     secret = "ghp_" + "a1B2c3D4e5F6" * 3
     for _ in range(TIMES):
         talk = pair.front.ask(

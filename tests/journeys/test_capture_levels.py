@@ -9,11 +9,11 @@ from typing import Any, Final
 import pytest
 
 from tests.harness import LineClient, Message, read_events
-from tests.journeys.captured import ASKED, configured, ears_in
-from tests.journeys.capturing import Book, OnPipe, OverHttp
+from tests.journeys.capture_clients import HttpCaptureClient, RecordReader, StdioCaptureClient
+from tests.journeys.capture_pairs import ASKED, configured, receiving_servers
 from tests.journeys.clients import MODERN
-from tests.journeys.scripting import gateway
-from tests.journeys.web import Site, serving
+from tests.journeys.http_gateway import HttpGateway, serving
+from tests.journeys.scripts import gateway
 
 BEFORE: Final = frozenset({"span_id", "profile", "server", "tool", "public_name", "result_bytes"})
 """What is noted of a good call, whatever is recorded."""
@@ -41,9 +41,9 @@ OWN: Final[dict[str, Message]] = {
 
 
 @pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpGateway]:
     path = tmp_path_factory.mktemp("mixed")
-    servers = configured(ears_in(path / "servers", *SERVERS), **OWN)
+    servers = configured(receiving_servers(path / "servers", *SERVERS), **OWN)
     profiles = {
         "default": {"servers": SERVERS},
         "loud": {"servers": SERVERS, "capture": "full"},
@@ -55,9 +55,9 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
-def client(site: Site, profile: str, revision: str = MODERN) -> OverHttp:
-    front = OverHttp(site.at(f"/mcp/{profile}"), revision)
-    front.book = Book(site.state)
+def client(site: HttpGateway, profile: str, revision: str = MODERN) -> HttpCaptureClient:
+    front = HttpCaptureClient(site.at(f"/mcp/{profile}"), revision)
+    front.book = RecordReader(site.state)
     if revision != MODERN:
         front.open()
     front.book.turn()
@@ -67,7 +67,7 @@ def client(site: Site, profile: str, revision: str = MODERN) -> OverHttp:
 @pytest.mark.parametrize("revision", [MODERN, "2025-11-25"])
 @pytest.mark.parametrize(("profile", "server"), LEVELS)
 def test_the_server_decides_before_the_profile_and_the_profile_before_the_rest(
-    mixed: Site, profile: str, server: str, revision: str
+    mixed: HttpGateway, profile: str, server: str, revision: str
 ) -> None:
     front, level = client(mixed, profile, revision), LEVELS[profile, server]
     calling = {"name": f"{server}__plain", "arguments": {"word": "quetzal"}}
@@ -93,7 +93,7 @@ def test_the_server_decides_before_the_profile_and_the_profile_before_the_rest(
 
 @pytest.mark.parametrize("server", ["hidden", "hidden-new", "veiled"])
 def test_of_a_server_that_is_not_to_be_recorded_no_value_is_kept_by_any_way(
-    mixed: Site, server: str
+    mixed: HttpGateway, server: str
 ) -> None:
     kept = payloads(mixed.state)
     for front in (client(mixed, "loud"), client(mixed, "loud", "2025-11-25")):
@@ -108,7 +108,7 @@ def test_of_a_server_that_is_not_to_be_recorded_no_value_is_kept_by_any_way(
     assert server.encode() + b"__" not in new.replace(b'"method":"tools/list"', b"")
 
 
-def say_everything(front: OverHttp, server: str) -> None:
+def say_everything(front: HttpCaptureClient, server: str) -> None:
     """Whatever one can say to a server."""
     words: Message = {"bird": "quetzal"}
     for tool in ("plain", "plain", "bad", "broken", "chat"):
@@ -142,7 +142,7 @@ def payloads(state: Path) -> bytes:
 def on_a_pipe(client: LineClient) -> list[Any]:
     """A session of a client on a pipe."""
     client.initialize()
-    front = OnPipe(client, "2025-11-25")
+    front = StdioCaptureClient(client, "2025-11-25")
     talks = [front.ask("tools/list", {}), front.ask("ping", {})]
     for server in ("old", "new"):
         for tool in ("plain", "plain", "bad", "steps"):
@@ -155,7 +155,7 @@ def on_a_pipe(client: LineClient) -> list[Any]:
 
 
 def test_off_records_what_was_recorded_before_there_were_levels(tmp_path: Path) -> None:
-    servers = configured(ears_in(tmp_path / "servers", "old", "new"))
+    servers = configured(receiving_servers(tmp_path / "servers", "old", "new"))
     with gateway(tmp_path, servers, record={"capture": "off"}) as client:
         on_a_pipe(client)
         assert client.finish() == 0
@@ -176,12 +176,12 @@ def test_off_records_what_was_recorded_before_there_were_levels(tmp_path: Path) 
 def test_shapes_are_recorded_unless_somebody_says_otherwise_and_have_no_value(
     tmp_path: Path,
 ) -> None:
-    servers = configured(ears_in(tmp_path / "servers", "old", "new"))
+    servers = configured(receiving_servers(tmp_path / "servers", "old", "new"))
     with gateway(tmp_path, servers) as client:
         talks = on_a_pipe(client)
         assert client.finish() == 0
 
-    book = Book(tmp_path / "state")
+    book = RecordReader(tmp_path / "state")
     assert len(book.rows()) == len(talks) + 1  # The handshake.
     assert len(book.asides("not-json-rpc")) == 1
     assert all(event["metadata"]["params_shape"] for event in book.rows())

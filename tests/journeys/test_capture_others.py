@@ -7,23 +7,29 @@ from typing import Any
 import pytest
 
 from tests.harness import Message
-from tests.journeys.captured import (
+from tests.journeys.capture_clients import (
+    HttpCaptureClient,
+    RecordReader,
+    SseCaptureClient,
+    StdioCaptureClient,
+    texts,
+)
+from tests.journeys.capture_pairs import (
     COMPLETED,
     GREETING,
     TRACE,
     TRACED,
-    Pair,
-    Scene,
+    CapturePair,
+    CapturePairs,
     configured,
-    ears_in,
+    receiving_servers,
 )
-from tests.journeys.capturing import Book, OnPipe, OverEvents, OverHttp, texts
-from tests.journeys.clients import KINDS, MODERN, Modern, request
-from tests.journeys.scripting import gateway
-from tests.journeys.web import Site
+from tests.journeys.clients import KINDS, MODERN, ModernClient, request
+from tests.journeys.http_gateway import HttpGateway
+from tests.journeys.scripts import gateway
 
 
-def test_a_list_is_a_row_of_no_server(pair: Pair) -> None:
+def test_a_list_is_a_row_of_no_server(pair: CapturePair) -> None:
     talk = pair.front.ask("tools/list", {}, **TRACED)
 
     row = pair.book.row("tools/list")
@@ -35,7 +41,7 @@ def test_a_list_is_a_row_of_no_server(pair: Pair) -> None:
     ]
 
 
-def test_a_ping_is_a_row(pair: Pair) -> None:
+def test_a_ping_is_a_row(pair: CapturePair) -> None:
     talk = pair.front.ask("ping", {}, **TRACED)
 
     row = pair.book.row("ping")
@@ -44,7 +50,7 @@ def test_a_ping_is_a_row(pair: Pair) -> None:
     assert row["trace_id"] == TRACE
 
 
-def test_a_notification_is_a_frame(pair: Pair) -> None:
+def test_a_notification_is_a_frame(pair: CapturePair) -> None:
     params = b'{"reason":"a quetzal"}'
     pair.front.tell(b'{"jsonrpc":"2.0","method":"notifications/vendor","params":%b}' % params)
     pair.front.ask("tools/list", {})
@@ -56,7 +62,7 @@ def test_a_notification_is_a_frame(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("bad", [b"rubbish", b'{"jsonrpc":"1.0","id":1,"method":"ping"}'])
-def test_what_is_no_message_is_a_frame_with_the_reason(pair: Pair, bad: bytes) -> None:
+def test_what_is_no_message_is_a_frame_with_the_reason(pair: CapturePair, bad: bytes) -> None:
     pair.front.tell(bad)
     pair.front.ask("tools/list", {})
 
@@ -65,7 +71,7 @@ def test_what_is_no_message_is_a_frame_with_the_reason(pair: Pair, bad: bytes) -
     assert frame["reason"]
 
 
-def test_a_prompt_is_a_row(pair: Pair) -> None:
+def test_a_prompt_is_a_row(pair: CapturePair) -> None:
     asked: Message = {"name": f"{pair.back}__greet", "arguments": {"bird": "quetzal"}}
     talk = pair.front.ask("prompts/get", asked, **TRACED)
 
@@ -77,7 +83,7 @@ def test_a_prompt_is_a_row(pair: Pair) -> None:
     assert pair.frames(row)[2] == ("response", "server", pair.said(GREETING))
 
 
-def test_a_completion_is_a_row(pair: Pair) -> None:
+def test_a_completion_is_a_row(pair: CapturePair) -> None:
     ref = {"type": "ref/prompt", "name": f"{pair.back}__greet"}
     asked = {"ref": ref, "argument": {"name": "bird", "value": "qu"}}
     talk = pair.front.ask("completion/complete", asked, **TRACED)
@@ -88,7 +94,7 @@ def test_a_completion_is_a_row(pair: Pair) -> None:
     assert pair.frames(row)[2] == ("response", "server", pair.said(COMPLETED))
 
 
-def test_a_resource_is_a_row_and_says_when_it_was_not_asked_for(pair: Pair) -> None:
+def test_a_resource_is_a_row_and_says_when_it_was_not_asked_for(pair: CapturePair) -> None:
     uri = f"x:{pair.back}"
     first, second = (pair.front.ask("resources/read", {"uri": uri}, **TRACED) for _ in range(2))
 
@@ -110,10 +116,12 @@ def test_a_resource_is_a_row_and_says_when_it_was_not_asked_for(pair: Pair) -> N
 # Sessions, batches and streams.
 
 
-@pytest.mark.parametrize("kind", [OverHttp, OverEvents])
-def test_a_handshake_is_a_row(captured: Scene, kind: type[OverHttp] | type[OverEvents]) -> None:
+@pytest.mark.parametrize("kind", [HttpCaptureClient, SseCaptureClient])
+def test_a_handshake_is_a_row(
+    captured: CapturePairs, kind: type[HttpCaptureClient] | type[SseCaptureClient]
+) -> None:
     there = captured.fronts["http 2025-11-25"]
-    assert isinstance(there, OverHttp)
+    assert isinstance(there, HttpCaptureClient)
     there.book.turn()
     talk = kind(there.site, "2025-06-18").open()
 
@@ -130,11 +138,11 @@ def test_a_handshake_is_a_row(captured: Scene, kind: type[OverHttp] | type[OverE
     ]
 
 
-def test_a_session_that_is_over_is_a_row_for_whoever_still_uses_it(captured: Scene) -> None:
+def test_a_session_that_is_over_is_a_row_for_whoever_still_uses_it(captured: CapturePairs) -> None:
     there = captured.fronts["http 2025-11-25"]
-    assert isinstance(there, OverHttp)
+    assert isinstance(there, HttpCaptureClient)
     there.book.turn()
-    lost = OverHttp(there.site, "2025-11-25")
+    lost = HttpCaptureClient(there.site, "2025-11-25")
     lost.fields = [("Mcp-Session-Id", "no-such-session")]
     talk = lost.ask("tools/list", {})
 
@@ -144,10 +152,10 @@ def test_a_session_that_is_over_is_a_row_for_whoever_still_uses_it(captured: Sce
 
 
 @pytest.mark.parametrize("session", [True, False])
-def test_each_request_of_a_batch_is_a_row(captured: Scene, session: bool) -> None:
+def test_each_request_of_a_batch_is_a_row(captured: CapturePairs, session: bool) -> None:
     there = captured.fronts["http 2025-11-25"]
-    assert isinstance(there, OverHttp)
-    client = OverHttp(there.site, "2025-03-26")
+    assert isinstance(there, HttpCaptureClient)
+    client = HttpCaptureClient(there.site, "2025-03-26")
     if session:
         client.open()
     there.book.turn()
@@ -168,7 +176,7 @@ def test_each_request_of_a_batch_is_a_row(captured: Scene, session: bool) -> Non
 
 @pytest.mark.parametrize("name", [f"http {MODERN}", f"stdio {MODERN}"])
 def test_a_subscription_is_one_row_when_it_ends_and_keeps_nothing_until_then(
-    captured: Scene, name: str
+    captured: CapturePairs, name: str
 ) -> None:
     front = captured.fronts[name]
     front.book.turn()
@@ -189,10 +197,10 @@ def test_a_subscription_is_one_row_when_it_ends_and_keeps_nothing_until_then(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_row_tells_how_its_server_is_spoken_with(site: Site, kind: str) -> None:
-    book = Book(site.state)
+def test_a_row_tells_how_its_server_is_spoken_with(site: HttpGateway, kind: str) -> None:
+    book = RecordReader(site.state)
     book.turn()
-    Modern(site).call(f"{kind}__echo", {"text": "x"})
+    ModernClient(site).call(f"{kind}__echo", {"text": "x"})
 
     about = book.row("tools/call")["metadata"]
     revision, transport = SPOKEN[kind]
@@ -210,13 +218,13 @@ SPOKEN = {
 
 
 def test_a_client_that_never_comes_back_has_its_row_when_the_gateway_stops(tmp_path: Path) -> None:
-    ears = ears_in(tmp_path / "servers", "old")
+    ears = receiving_servers(tmp_path / "servers", "old")
     with gateway(tmp_path, configured(ears)) as client:
-        front = OnPipe(client, MODERN)
+        front = StdioCaptureClient(client, MODERN)
         asked = front.ask("tools/call", {"name": "old__elicit", "arguments": {}})
         assert json.loads(asked.answer)["resultType"] == "input_required"
         assert client.finish() == 0
 
-    (row,) = Book(tmp_path / "state").rows()
+    (row,) = RecordReader(tmp_path / "state").rows()
     assert (row["status"], row["metadata"]["outcome"]) == ("cancelled", "cancelled")
     assert texts(row)[0] == "server-request elicitation/create"

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from tests.journeys.captured import ASKED, PLAIN, TRACED, WITH_SESSION, WITHOUT, Pair
-from tests.journeys.capturing import Talk, raw_member, texts
+from tests.journeys.capture_clients import RawExchange, raw_member, texts
+from tests.journeys.capture_pairs import ASKED, PLAIN, TRACED, WITH_SESSION, WITHOUT, CapturePair
 
 
 @pytest.mark.parametrize("tool", ASKED)
 @pytest.mark.parametrize("pair", WITH_SESSION, indirect=True)
 def test_a_question_and_its_answer_are_recorded_in_the_order_they_were_said(
-    pair: Pair, tool: str
+    pair: CapturePair, tool: str
 ) -> None:
     method, asked, answer = ASKED[tool]
     talk = pair.front.start("tools/call", pair.calling(tool), **TRACED)
@@ -60,7 +60,7 @@ def test_a_question_and_its_answer_are_recorded_in_the_order_they_were_said(
 @pytest.mark.parametrize("tool", ASKED)
 @pytest.mark.parametrize("pair", WITHOUT, indirect=True)
 def test_a_client_that_comes_back_with_answers_is_recorded_with_both_its_requests(
-    pair: Pair, tool: str
+    pair: CapturePair, tool: str
 ) -> None:
     method, asked, answer = ASKED[tool]
     calling = pair.calling(tool)
@@ -84,7 +84,7 @@ def test_a_client_that_comes_back_with_answers_is_recorded_with_both_its_request
         ]
         return
     row = pair.book.row("tools/call")  # To its server it is one call.
-    whole = Talk(first.id, first.method, first.params, second.frames)
+    whole = RawExchange(first.id, first.method, first.params, second.frames)
     pair.check(row, whole)
     pair.check_trace(row, whole)
     assert texts(row) == [
@@ -106,7 +106,7 @@ def test_a_client_that_comes_back_with_answers_is_recorded_with_both_its_request
 
 
 @pytest.mark.parametrize("pair", WITHOUT, indirect=True)
-def test_a_client_that_comes_back_to_nothing_has_a_row_that_says_so(pair: Pair) -> None:
+def test_a_client_that_comes_back_to_nothing_has_a_row_that_says_so(pair: CapturePair) -> None:
     stale = {**pair.calling("elicit"), "requestState": "stale", "inputResponses": {}}
     talk = pair.front.ask("tools/call", stale, **TRACED)
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 import pytest
 
 from tests.harness import DEMO, Message
-from tests.journeys.capturing import ROWS, Book, texts
-from tests.journeys.tasking import brew, ended, legacy, modern
-from tests.journeys.web import Site, serving
+from tests.journeys.capture_clients import ROWS, RecordReader, texts
+from tests.journeys.http_gateway import HttpGateway, serving
+from tests.journeys.task_clients import brew, ended, legacy, modern
 
 BACKS = ("new", "old")
 
 
 @pytest.fixture(scope="module")
-def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpGateway]:
     servers = {
         "new": [*DEMO, "--tasks", "--modern-only"],
         "old": [*DEMO, "--tasks", "--legacy-only"],
@@ -31,8 +31,8 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.fixture
-def book(tasks: Site) -> Book:
-    book = Book(tasks.state)
+def book(tasks: HttpGateway) -> RecordReader:
+    book = RecordReader(tasks.state)
     book.turn()
     return book
 
@@ -40,7 +40,7 @@ def book(tasks: Site) -> Book:
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 @pytest.mark.parametrize("back", BACKS)
 def test_a_call_that_becomes_a_task_and_each_look_at_it_are_rows(
-    tasks: Site, book: Book, back: str, era: str
+    tasks: HttpGateway, book: RecordReader, back: str, era: str
 ) -> None:
     client = modern(tasks) if era == "modern" else legacy(tasks)
     book.turn()
@@ -70,7 +70,7 @@ def test_a_call_that_becomes_a_task_and_each_look_at_it_are_rows(
 
 @pytest.mark.parametrize("back", BACKS)
 def test_a_task_that_the_gateway_waits_for_is_one_row_with_all_its_answers(
-    tasks: Site, book: Book, back: str
+    tasks: HttpGateway, book: RecordReader, back: str
 ) -> None:
     client = legacy(tasks, "2025-06-18")
     book.turn()
@@ -89,7 +89,7 @@ def test_a_task_that_the_gateway_waits_for_is_one_row_with_all_its_answers(
 
 
 def test_what_is_asked_about_the_tasks_of_a_server_is_recorded_as_the_server_is(
-    tasks: Site, book: Book
+    tasks: HttpGateway, book: RecordReader
 ) -> None:
     client = modern(tasks)
     made: Message = brew(client, "hidden__brew", cups=2)["result"]

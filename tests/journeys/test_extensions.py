@@ -8,12 +8,23 @@ from typing import Any, Final
 
 import pytest
 
-from tests.demo.http.driver import HttpDemo
 from tests.harness import DEMO, LineClient, Message
-from tests.journeys.behind import Back, Heard, Web, modern
-from tests.journeys.clients import META, MODERN, Client, Modern, Session, names
-from tests.journeys.scripting import EVERYTHING, Scripted, gateway, result, rule, said, text
-from tests.journeys.web import Site, serving
+from tests.journeys.clients import META, MODERN, Client, ModernClient, SessionClient, names
+from tests.journeys.http_gateway import HttpGateway, serving
+from tests.journeys.scripted_http_server import ReceivedRequest, Reply, ScriptedHttpServer, modern
+from tests.journeys.scripts import (
+    EVERYTHING,
+    Scripted,
+    failure,
+    gateway,
+    note,
+    question,
+    result,
+    rule,
+    said,
+    text,
+)
+from tests.peers.http_driver import HttpDemo
 
 APPS: Final = "io.modelcontextprotocol/ui"
 SKILLS: Final = "io.modelcontextprotocol/skills"
@@ -23,15 +34,15 @@ DICE: Final = "ui://demo/dice"
 TEA: Final = "skill://demo/tea"
 OFFERING: Final = ("new", "old", "web")
 
-CLIENTS: Final[dict[str, Callable[[Site], Client]]] = {
-    "2024-11-05": lambda site: Session(site, "2024-11-05"),
-    "2025-11-25": lambda site: Session(site, "2025-11-25"),
-    MODERN: Modern,
+CLIENTS: Final[dict[str, Callable[[HttpGateway], Client]]] = {
+    "2024-11-05": lambda site: SessionClient(site, "2024-11-05"),
+    "2025-11-25": lambda site: SessionClient(site, "2025-11-25"),
+    MODERN: ModernClient,
 }
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpGateway]:
     """Servers of both eras that have both extensions, and one that has none."""
     both = ("--apps", "--skills")
     with HttpDemo("--modern-only", *both) as web:
@@ -42,19 +53,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             "plain": DEMO,
         }
         with serving(tmp_path_factory.mktemp("extensions"), servers) as site:
-            names(Modern(site))
+            names(ModernClient(site))
             yield site
 
 
 @pytest.fixture(params=CLIENTS)
-def client(site: Site, request: pytest.FixtureRequest) -> Client:
+def client(site: HttpGateway, request: pytest.FixtureRequest) -> Client:
     return CLIENTS[request.param](site)
 
 
 def declared(client: Client) -> Message:
     """What the gateway says of extensions."""
     told = (
-        client.request("server/discover")["result"] if isinstance(client, Modern) else client.opened
+        client.request("server/discover")["result"]
+        if isinstance(client, ModernClient)
+        else client.opened
     )
     extensions: Message = told["capabilities"].get("extensions", {})
     return extensions
@@ -121,15 +134,15 @@ def test_what_is_no_skill_and_no_directory_is_refused(client: Client) -> None:
         assert client.request(method, {"uri": uri})["error"]["code"] == -32602, (method, uri)
 
 
-def test_a_modern_client_is_told_how_long_a_skill_keeps(site: Site) -> None:
-    client = Modern(site)
+def test_a_modern_client_is_told_how_long_a_skill_keeps(site: HttpGateway) -> None:
+    client = ModernClient(site)
     for method, params in (("skills/list", {}), ("skills/get", {"uri": f"old+{TEA}/SKILL.md"})):
         answer = client.request(method, params)["result"]
         assert answer["resultType"] == "complete"
         assert {"ttlMs", "cacheScope"} <= answer.keys()
     kept = client.request("skills/get", {"uri": f"new+{TEA}/SKILL.md"})["result"]
     assert (kept["ttlMs"], kept["cacheScope"]) == (3_600_000, "public")
-    older = Session(site).request("skills/get", {"uri": f"new+{TEA}/SKILL.md"})["result"]
+    older = SessionClient(site).request("skills/get", {"uri": f"new+{TEA}/SKILL.md"})["result"]
     assert not {"ttlMs", "cacheScope", "resultType"} & older.keys()
 
 
@@ -150,7 +163,9 @@ def test_each_tool_names_the_view_that_its_own_server_has(client: Client) -> Non
 
 
 def test_a_view_calls_its_tools_by_the_names_that_its_author_knew(tmp_path: Path) -> None:
-    with gateway(tmp_path, {"app": [*DEMO, "--apps"], "plain": DEMO}) as client:
+    servers = {"app": [*DEMO, "--apps"], "plain": DEMO}
+    profiles = {"default": {"servers": [*servers], "prefix": "on-conflict"}}
+    with gateway(tmp_path, servers, profiles=profiles) as client:
         tools = client.modern("tools/list")["result"]["tools"]
         (view,) = {tool["_meta"]["ui"]["resourceUri"] for tool in tools if "dice" in tool["name"]}
         assert view == DICE
@@ -213,6 +228,7 @@ def test_two_servers_with_one_view_that_neither_lists_are_told_apart(tmp_path: P
 # What is not known is not passed on.
 
 DECLARED: Final[Message] = {APPS: UI, SKILLS: {}, UNKNOWN: {"x": 1}}
+DECLARING: Final[Message] = {"extensions": DECLARED}
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
@@ -228,14 +244,14 @@ def test_an_extension_that_is_not_known_is_declared_to_nobody(
     )
     heard: list[Message] = []
 
-    def answer(request: Heard, back: Back) -> None:
+    def answer(request: ReceivedRequest, back: Reply) -> None:
         if request.method == "tools/call":
             heard.append(request.message["params"]["_meta"][f"{META}clientCapabilities"])
         back.result(request, {"resultType": "complete", **text("done"), "skills": []})
 
     capabilities: Message = {"tools": {}, "extensions": {UNKNOWN: {}}}
     with (
-        Web(modern(answer, "go", capabilities=capabilities)) as web,
+        ScriptedHttpServer(modern(answer, "go", capabilities=capabilities)) as web,
         gateway(tmp_path, {"old": old.command, "new": {"url": web.url}}) as client,
     ):
         ask, told = speaking(client, revision)
@@ -265,13 +281,91 @@ def speaking(
     return client.request, lambda: client.initialize(revision)["capabilities"]["extensions"]
 
 
+# Those that nobody here knows.
+
+
+@pytest.mark.parametrize("era", ["old", "new"])
+@pytest.mark.parametrize("client", ["2025-11-25", MODERN])
+def test_one_that_client_and_the_one_server_declare_passes_between_them(
+    tmp_path: Path, era: str, client: str
+) -> None:
+    discovered = {"supportedVersions": [MODERN], "capabilities": {"extensions": {UNKNOWN: {}}}}
+    refusal = failure({"code": -32601, "message": "Method not found"})
+    rules = rule("server/discover", result(discovered)), rule("initialize", refusal)
+    server = Scripted(
+        tmp_path,
+        rule("example/do", note("example/told", {"n": 1}), result({"done": True})),
+        *(rules if era == "new" else ()),
+        capabilities={"tools": {}, "extensions": {UNKNOWN: {"s": 1}}},
+    )
+    with gateway(tmp_path, {"one": server.command}) as opened:
+        ask, told = speaking(opened, client)
+        assert ask("example/do", {"what": 1})["result"]["done"] is True
+        assert opened.wait_method("example/told")["params"] == {"n": 1}
+        opened.notify("example/heard", {"_meta": {f"{META}clientCapabilities": DECLARING}})
+        server.wait_heard("example/heard")
+        assert UNKNOWN in told()
+    (asked,) = server.heard("example/do")
+    shaken = [hello["params"]["capabilities"] for hello in server.heard("initialize")]
+    if era == "new":
+        declared = [asked["params"]["_meta"][f"{META}clientCapabilities"]]
+    else:
+        declared = [each for each in shaken if "extensions" in each]
+    if (era, client) != ("old", MODERN):
+        assert declared[0]["extensions"][UNKNOWN] == {"x": 1}
+
+
+def test_what_it_makes_of_a_result_passes_and_what_it_asks(tmp_path: Path) -> None:
+    server = Scripted(
+        tmp_path,
+        rule("example/ask", question("q", "example/who", {"n": 1}), keep="call"),
+        rule("answer", '{"jsonrpc":"2.0","id":$call,"result":{"resultType":"receipt"}}'),
+        capabilities={"tools": {}, "extensions": {UNKNOWN: {}}},
+    )
+    with gateway(tmp_path, {"one": server.command}) as opened:
+        opened.initialize(capabilities=DECLARING)
+        call = opened.start("example/ask")
+        asked = opened.wait_method("example/who")
+        assert asked["params"] == {"n": 1}
+        opened.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"me": True}})
+        assert "result" in opened.answer(call)
+    assert server.answers()[-1]["result"] == {"me": True}
+
+
+@pytest.mark.parametrize(
+    ("servers", "profile", "capabilities"),
+    [
+        (("one",), {}, {}),
+        (("one",), {"tools": {"deny": ["one/danger"]}}, DECLARING),
+        (("one", "two"), {}, DECLARING),
+    ],
+    ids=["not declared", "rules for tools", "several servers"],
+)
+def test_elsewhere_its_methods_do_not_exist(
+    tmp_path: Path, servers: tuple[str, ...], profile: Message, capabilities: Message
+) -> None:
+    offered: Message = {"tools": {}, "extensions": {UNKNOWN: {}}}
+    scripts = {
+        name: Scripted(tmp_path, rule("example/do", result({})), capabilities=offered, name=name)
+        for name in servers
+    }
+    commands = {name: script.command for name, script in scripts.items()}
+    profiles = {"default": {"servers": list(servers), **profile}}
+    with gateway(tmp_path, commands, profiles=profiles) as opened:
+        opened.initialize(capabilities=capabilities)
+        opened.request("tools/list")
+        error = opened.request("example/do")["error"]
+        assert (error["code"], error["message"]) == (-32601, "Method not found: example/do")
+    assert not [line for script in scripts.values() for line in script.lines if b"example" in line]
+
+
 @pytest.mark.parametrize("method", ["skills/list", "skills/get", "resources/directory/read"])
 def test_where_no_server_has_skills_their_methods_do_not_exist(tmp_path: Path, method: str) -> None:
     with serving(tmp_path, {"plain": DEMO}) as site:
-        for client in (Modern(site), Session(site)):
+        for client in (ModernClient(site), SessionClient(site)):
             assert declared(client) == {}
             answer = client.start(method, {"uri": f"{TEA}/SKILL.md"})
-            assert answer.status == (404 if isinstance(client, Modern) else 200)
+            assert answer.status == (404 if isinstance(client, ModernClient) else 200)
             error = answer.ending()["error"]
             assert (error["code"], error["message"]) == (-32601, f"Method not found: {method}")
 

@@ -1,12 +1,14 @@
 """What servers say on their own: logs at the levels asked for, resources that changed, progress."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.harness import DEMO, MODERN_META, Message, transparent
-from tests.journeys.scripting import (
+from tests.journeys.scripts import (
     Scripted,
+    failure,
     gateway,
     note,
     result,
@@ -51,7 +53,7 @@ def test_logs_below_the_level_are_kept_back(tmp_path: Path) -> None:
             if level is not None:
                 assert client.request("logging/setLevel", {"level": level})["result"] == {}
             client.seen.clear()
-            client.call("work")
+            client.call("only__work")
             assert [log["data"] for log in logs(client.seen)] == heard, level
             assert {log["logger"] for log in logs(client.seen)} == {"only/db"}
 
@@ -82,7 +84,7 @@ def test_a_server_that_is_started_again_is_told_the_level_again(tmp_path: Path) 
         client.request("tools/list")
         client.request("logging/setLevel", {"level": "error"})
         server.wait_heard("logging/setLevel")
-        client.call("die")
+        client.call("only__die")
         assert server.wait_heard("logging/setLevel", 2)["params"] == {"level": "error"}
     assert server.starts == 2
 
@@ -117,9 +119,9 @@ def test_a_server_hears_of_the_first_follower_and_of_the_last(tmp_path: Path) ->
         client.modern("resources/list")
         params = {"notifications": {"resourceSubscriptions": ["a:b"]}, "_meta": MODERN_META}
         first, last = (client.start("subscriptions/listen", params) for _ in range(2))
-        client.modern("tools/call", {"name": "touch"})
+        client.modern("tools/call", {"name": "only__touch"})
         client.notify("notifications/cancelled", {"requestId": first})
-        client.modern("tools/call", {"name": "touch"})
+        client.modern("tools/call", {"name": "only__touch"})
         updates = [m["params"] for m in client.seen if m.get("method", "").endswith("updated")]
         tags = [params["_meta"][f"{META}subscriptionId"] for params in updates]
         # One has left; the other is still told, and the server knows of no change.
@@ -136,13 +138,13 @@ def test_updates_come_while_a_resource_is_followed_and_then_no_more(
 ) -> None:
     with gateway(tmp_path, {"demo": [*DEMO, option]}) as client:
         client.initialize()
-        client.call("touch")
+        client.call("demo__touch")
         client.request("resources/subscribe", COUNTER)
-        client.call("touch")
+        client.call("demo__touch")
         assert client.wait_method("notifications/resources/updated")["params"] == COUNTER
         client.request("resources/unsubscribe", COUNTER)
         client.seen.clear()
-        client.call("touch")
+        client.call("demo__touch")
         assert client.finish() == 0
         assert not [m for m in client.seen if m.get("method", "").endswith("updated")]
 
@@ -159,7 +161,7 @@ def test_a_server_that_is_started_again_is_told_what_is_followed(tmp_path: Path)
         client.initialize()
         client.request("resources/list")
         client.request("resources/subscribe", {"uri": "a:b"})
-        client.call("die")
+        client.call("only__die")
         server.wait_heard("resources/subscribe", 2)
     assert server.starts == 2
 
@@ -172,12 +174,50 @@ def test_a_resource_that_cannot_be_followed_is_refused_by_its_server(tmp_path: P
         assert error["code"] == -32002
 
 
+@pytest.mark.parametrize("honours", ["another", "nothing", "no listening"])
+def test_a_resource_of_which_a_modern_server_will_not_tell_cannot_be_followed(
+    tmp_path: Path, honours: str
+) -> None:
+    resources = {"resources": [{"uri": uri, "name": uri} for uri in ("a:b", "a:c")]}
+    complete = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
+    found = {
+        "supportedVersions": [MODERN_META[f"{META}protocolVersion"]],
+        "capabilities": {"resources": {"subscribe": honours == "another"}},
+    }
+    told = {"resourceSubscriptions": ["a:c"]} if honours == "another" else {}
+    about = f'"_meta":{{"{META}subscriptionId":$id}}'
+    acknowledged = note(
+        "notifications/subscriptions/acknowledged",
+        f'{{"notifications":{json.dumps(told)},{about}}}',
+    )
+    refused = failure({"code": -32601, "message": "no"})
+    server = Scripted(
+        tmp_path,
+        rule("initialize", refused),
+        rule("server/discover", result({**complete, **found})),
+        rule("resources/list", result({**complete, **resources})),
+        rule("subscriptions/listen", refused if honours == "no listening" else acknowledged),
+    )
+    with gateway(tmp_path, {"only": server.command}) as client:
+        client.initialize("2025-06-18")
+        client.request("resources/list")
+        answer = client.request("resources/subscribe", {"uri": "a:b"})
+        if honours == "another":
+            assert answer["error"] == {
+                "code": -32602,
+                "message": "Server 'only' does not announce changes of this resource: a:b",
+            }
+            assert client.request("resources/subscribe", {"uri": "a:c"})["result"] == {}
+        else:
+            assert answer["error"]["code"] == -32601
+
+
 def test_progress_comes_back_under_the_clients_own_token(tmp_path: Path) -> None:
     with gateway(tmp_path, {"demo": [*DEMO, "--legacy-only"]}) as client:
         client.initialize()
         for token in ("text", 7, 0, ""):
             client.seen.clear()
-            answer = client.call("slow", {"seconds": 0, "steps": 3}, progressToken=token)
+            answer = client.call("demo__slow", {"seconds": 0, "steps": 3}, progressToken=token)
             assert said(answer) == "Done after 3 steps."
             told = [m["params"] for m in client.seen if m.get("method") == "notifications/progress"]
             assert [params["progress"] for params in told] == [1, 2, 3]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.harness import DEMO, WAIT_SECONDS, LineClient, gateway, read_events
+from tests.rig.probe import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -169,6 +170,34 @@ def test_a_tool_is_called_in_the_same_trace_and_sets_nothing_off(tmp_path: Path)
     assert effect["metadata"]["client"].startswith("anyport-hook ")
 
 
+@pytest.mark.parametrize("capture", ["off", "shape", "full"])
+def test_a_client_in_the_trace_of_a_hooks_call_sets_hooks_off_all_the_same(
+    tmp_path: Path, capture: str
+) -> None:
+    hook = {
+        "name": "echo-it",
+        "on": "type:tool_call server:demo",
+        "call": "demo/echo",
+        "arguments": {"text": "x"},
+    }
+    record = {"capture": capture}
+    with gateway(tmp_path, {"demo": DEMO}, hooks=[hook], record=record) as client:
+        client.initialize()
+        client.call("demo__add", {"a": 1, "b": 2})
+        wait_report(client, "echo-it", delivered=1)
+        *_, own = (
+            event
+            for event in read_events(tmp_path / "state")
+            if event["event_type"] == "gateway.tool_call" and "server" in event["metadata"]
+        )
+        for span in (own["metadata"]["parent_span_id"], own["metadata"]["span_id"]):
+            parent = f"00-{own['trace_id']}-{span}-01"
+            params = {"name": "demo__add", "arguments": {"a": 1, "b": 2}}
+            client.request("tools/call", params | {"_meta": {"traceparent": parent}})
+        wait_report(client, "echo-it", delivered=3)
+        assert hooks_of(client)["hooks"]["echo-it"]["waiting"] == 0
+
+
 def test_a_command_gets_the_event(tmp_path: Path) -> None:
     file = tmp_path / "found"
     code = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read())"
@@ -200,9 +229,10 @@ def test_a_bad_filter_keeps_the_gateway_from_starting_and_shows_where(tmp_path: 
 
 def wait_report(client: LineClient, name: str, **wanted: int) -> None:
     """Wait until a hook reports this of itself; asking sets off nothing that is waited for."""
-    for _ in range(2000):
-        report = hooks_of(client)["hooks"][name]
-        if report == report | wanted:
-            return
-        assert not report["failed"], report
-    raise AssertionError(report)
+
+    def reported() -> bool:
+        report: dict[str, int] = hooks_of(client)["hooks"][name]
+        assert not report["failed"] or report == report | wanted, report
+        return report == report | wanted
+
+    eventually(reported, f"{name} reports {wanted}")

@@ -12,15 +12,15 @@ from tests.harness import DEMO, MODERN_META, Message
 from tests.journeys.clients import (
     META,
     Kept,
-    Modern,
-    Session,
+    ModernClient,
+    SessionClient,
     calling,
     mirrored,
     names,
     request,
 )
-from tests.journeys.scripting import Scripted, note, result, rule, said, text, tools
-from tests.journeys.web import ACCEPT, EVENTS, JSON, Site, serving
+from tests.journeys.http_gateway import ACCEPT, EVENTS, JSON, HttpGateway, serving
+from tests.journeys.scripts import Scripted, note, result, rule, said, text, tools
 
 PROGRESS = "notifications/progress"
 
@@ -34,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Scripted:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, server: Scripted) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory, server: Scripted) -> Iterator[HttpGateway]:
     """The scripted server beside the demo servers of both eras, which has many tools."""
     servers = {
         "only": server.command,
@@ -42,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, server: Scripted) -> Iterator
         "old": [*DEMO, "--legacy-only"],
     }
     with serving(tmp_path_factory.mktemp("input"), servers) as site:
-        names(Modern(site))
+        names(ModernClient(site))
         yield site
 
 
@@ -67,7 +67,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, server: Scripted) -> Iterator
     ],
 )
 def test_a_body_is_json_and_says_so(
-    site: Site, server: Scripted, kind: str | None, status: int
+    site: HttpGateway, server: Scripted, kind: str | None, status: int
 ) -> None:
     before = len(server.heard("tools/call"))
     message = request("tools/call", {"name": "only__work", "_meta": MODERN_META})
@@ -96,7 +96,7 @@ def test_a_body_is_json_and_says_so(
     ],
 )
 def test_an_answer_has_a_form_that_the_client_takes(
-    site: Site, server: Scripted, accept: str | None, status: int, kind: str
+    site: HttpGateway, server: Scripted, accept: str | None, status: int, kind: str
 ) -> None:
     before = len(server.heard("tools/call"))
     message = request("tools/call", {"name": "only__work", "_meta": MODERN_META})
@@ -125,29 +125,31 @@ def tampered(cursor: str, count: int) -> list[Any]:
     return made
 
 
-def test_a_cursor_that_was_not_given_is_refused(site: Site) -> None:
-    first = Modern(site).request("tools/list")["result"]
-    line, old = Kept(site), Kept(site, *Session(site).fields)
+def test_a_cursor_that_was_not_given_is_refused(site: HttpGateway) -> None:
+    first = ModernClient(site).request("tools/list")["result"]
+    line, old = Kept(site), Kept(site, *SessionClient(site).fields)
     for cursor in tampered(first["nextCursor"], 250):
         modern = request("tools/list", {"cursor": cursor, "_meta": MODERN_META})
         status, answer = line.post(modern)
         assert (status, answer["error"]["code"]) == (400, -32602), cursor
         status, answer = old.post(request("tools/list", {"cursor": cursor}))
         assert (status, answer["error"]["code"]) == (200, -32602), cursor
-    assert Modern(site).request("tools/list", {"cursor": first["nextCursor"]})["result"]["tools"]
+    assert ModernClient(site).request("tools/list", {"cursor": first["nextCursor"]})["result"][
+        "tools"
+    ]
 
 
 @pytest.mark.parametrize("method", ["resources/list", "prompts/list", "resources/templates/list"])
-def test_a_cursor_of_one_list_is_none_of_another(site: Site, method: str) -> None:
-    cursor = Modern(site).request("tools/list")["result"]["nextCursor"]
-    assert Modern(site).request(method, {"cursor": cursor})["error"]["code"] == -32602
+def test_a_cursor_of_one_list_is_none_of_another(site: HttpGateway, method: str) -> None:
+    cursor = ModernClient(site).request("tools/list")["result"]["nextCursor"]
+    assert ModernClient(site).request(method, {"cursor": cursor})["error"]["code"] == -32602
 
 
 # Event ids
 
 
-def test_an_event_id_that_was_not_given_opens_a_fresh_stream(site: Site) -> None:
-    owner, stranger = Session(site), Session(site)
+def test_an_event_id_that_was_not_given_opens_a_fresh_stream(site: HttpGateway) -> None:
+    owner, stranger = SessionClient(site), SessionClient(site)
     # The owner's streams hold events that are worth stealing.
     kept = owner.start("tools/call", calling("only__work", {}, {"progressToken": "p"}))
     assert said(kept.ending()) == "ok"
@@ -172,8 +174,10 @@ def test_an_event_id_that_was_not_given_opens_a_fresh_stream(site: Site) -> None
 
 @pytest.mark.parametrize("token", ["t", "", "1", 0, 1, -7, 2**53 + 1, "é\n"])
 @pytest.mark.parametrize("kind", ["modern", "session"])
-def test_progress_comes_under_the_clients_own_token(site: Site, kind: str, token: Any) -> None:
-    client = Modern(site) if kind == "modern" else Session(site)
+def test_progress_comes_under_the_clients_own_token(
+    site: HttpGateway, kind: str, token: Any
+) -> None:
+    client = ModernClient(site) if kind == "modern" else SessionClient(site)
     assert said(client.call("only__work", progressToken=token)) == "ok"
     (told,) = [m["params"]["progressToken"] for m in client.seen if m.get("method") == PROGRESS]
     assert (told, type(told)) == (token, type(token))
@@ -181,21 +185,23 @@ def test_progress_comes_under_the_clients_own_token(site: Site, kind: str, token
 
 @pytest.mark.parametrize("token", [1.5, True, False, None, {}, [], {"a": 1}, ["t"]])
 @pytest.mark.parametrize("kind", ["modern", "session"])
-def test_what_is_no_token_gets_no_progress(site: Site, kind: str, token: Any) -> None:
-    client = Modern(site) if kind == "modern" else Session(site)
+def test_what_is_no_token_gets_no_progress(site: HttpGateway, kind: str, token: Any) -> None:
+    client = ModernClient(site) if kind == "modern" else SessionClient(site)
     assert said(client.call("only__work", progressToken=token)) == "ok"
     assert [m for m in client.seen if m.get("method") == PROGRESS] == []
 
 
 @pytest.mark.parametrize("back", ["new", "old"])
-def test_progress_goes_to_its_own_call_even_if_all_use_one_token(site: Site, back: str) -> None:
+def test_progress_goes_to_its_own_call_even_if_all_use_one_token(
+    site: HttpGateway, back: str
+) -> None:
     steps = {"seconds": 0.3, "steps": 6}
     params = calling(f"{back}__slow", steps, {"progressToken": 1})
     answers = [
-        Session(site, "2025-11-25").start("tools/call", params, id="same"),
-        Session(site, "2025-06-18").start("tools/call", params, id="same"),
-        Modern(site).start("tools/call", params, id="same", progressToken=1),
-        Modern(site).start("tools/call", params, id="same", progressToken=1),
+        SessionClient(site, "2025-11-25").start("tools/call", params, id="same"),
+        SessionClient(site, "2025-06-18").start("tools/call", params, id="same"),
+        ModernClient(site).start("tools/call", params, id="same", progressToken=1),
+        ModernClient(site).start("tools/call", params, id="same", progressToken=1),
     ]
     for answer in answers:
         assert said(answer.ending()) == "Done after 6 steps."
@@ -215,15 +221,17 @@ VENDOR: Message = {"example.com/key": {"n": 1.50}, "key": [None]}
 
 
 def test_a_legacy_clients_meta_passes_as_it_is_to_a_legacy_server(
-    site: Site, server: Scripted
+    site: HttpGateway, server: Scripted
 ) -> None:
-    Session(site).call("only__work", **RESERVED, **VENDOR)
+    SessionClient(site).call("only__work", **RESERVED, **VENDOR)
     sent = server.heard("tools/call")[-1]["params"]["_meta"]
     assert {**RESERVED, **VENDOR}.items() <= sent.items()
 
 
-def test_a_modern_clients_own_words_stay_with_the_gateway(site: Site, server: Scripted) -> None:
-    Modern(site).call("only__work", progressToken="mine", **{**RESERVED, **VENDOR})
+def test_a_modern_clients_own_words_stay_with_the_gateway(
+    site: HttpGateway, server: Scripted
+) -> None:
+    ModernClient(site).call("only__work", progressToken="mine", **{**RESERVED, **VENDOR})
     sent = server.heard("tools/call")[-1]["params"]["_meta"]
     assert VENDOR.items() <= sent.items()
     words = ("clientInfo", "clientCapabilities", "protocolVersion", "logLevel")
@@ -239,10 +247,12 @@ def test_nobody_can_speak_for_the_gateway_to_a_modern_server(tmp_path: Path) -> 
         tools("work"),
         rule("tools/call", result({"resultType": "complete", **text("ok")})),
     )
-    with serving(tmp_path, {"only": server.command}) as site:
+    command, *args = server.command
+    entry = {"command": command, "args": args, "protocol": "modern"}
+    with serving(tmp_path, {"only": entry}) as site:
         forged: Message = {f"{META}clientCapabilities": {"sampling": {}}}
-        Session(site).call("only__work", **{**RESERVED, **forged, **VENDOR})
-        Modern(site).call("only__work", **{**RESERVED, **VENDOR})
+        SessionClient(site).call("only__work", **{**RESERVED, **forged, **VENDOR})
+        ModernClient(site).call("only__work", **{**RESERVED, **VENDOR})
     for heard, level in zip(server.heard("tools/call"), (None, "debug"), strict=True):
         sent = heard["params"]["_meta"]
         assert VENDOR.items() <= sent.items()
@@ -253,8 +263,8 @@ def test_nobody_can_speak_for_the_gateway_to_a_modern_server(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", ["modern", "session"])
-def test_a_megabyte_of_meta_is_carried(site: Site, server: Scripted, kind: str) -> None:
-    client = Modern(site) if kind == "modern" else Session(site)
+def test_a_megabyte_of_meta_is_carried(site: HttpGateway, server: Scripted, kind: str) -> None:
+    client = ModernClient(site) if kind == "modern" else SessionClient(site)
     large: Message = {"example.com/large": ["x" * 1000] * 1048}
     assert said(client.call("only__work", **large)) == "ok"
     sent = server.heard("tools/call")[-1]["params"]["_meta"]
@@ -262,9 +272,9 @@ def test_a_megabyte_of_meta_is_carried(site: Site, server: Scripted, kind: str) 
 
 
 @pytest.mark.parametrize("meta", [None, [], "x", 7, True])
-def test_meta_that_is_no_object_is_refused(site: Site, server: Scripted, meta: Any) -> None:
+def test_meta_that_is_no_object_is_refused(site: HttpGateway, server: Scripted, meta: Any) -> None:
     before = len(server.heard("tools/call"))
-    session = Session(site)
+    session = SessionClient(site)
     answer = session.request("tools/call", {"name": "only__work", "_meta": meta})
     assert answer["error"]["code"] == -32602
     assert len(server.heard("tools/call")) == before

@@ -11,12 +11,18 @@ from typing import Any
 
 import pytest
 
-from tests.demo.http.driver import HttpDemo
 from tests.harness import DEMO, MODERN_META, WAIT_SECONDS, Message, read_events
-from tests.journeys.behind import Back, Heard, Web, legacy, modern
-from tests.journeys.clients import META, MODERN, Modern, mirrored, names, request
-from tests.journeys.scripting import Scripted, eventually, note, result, rule, text, tools
-from tests.journeys.web import ACCEPT, JSON, Answer, Site, serving
+from tests.journeys.clients import META, MODERN, ModernClient, mirrored, names, request
+from tests.journeys.http_gateway import ACCEPT, JSON, HttpAnswer, HttpGateway, serving
+from tests.journeys.scripted_http_server import (
+    ReceivedRequest,
+    Reply,
+    ScriptedHttpServer,
+    legacy,
+    modern,
+)
+from tests.journeys.scripts import Scripted, eventually, note, result, rule, text, tools
+from tests.peers.http_driver import HttpDemo
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 CHANGED = "notifications/tools/list_changed"
@@ -37,9 +43,9 @@ def tag_of(message: Message) -> Any:
     [("stdio-new", "s"), ("stdio-old", 41), ("http-new", 0), ("http-old", ""), ("older", "41")],
 )
 def test_a_stream_begins_with_what_it_will_tell_and_bears_its_id(
-    site: Site, server: str, id: Any
+    site: HttpGateway, server: str, id: Any
 ) -> None:
-    client = Modern(site)
+    client = ModernClient(site)
     uri = f"{server}+demo://counter"
     wishes = {
         "toolsListChanged": True,
@@ -65,8 +71,8 @@ def test_a_stream_begins_with_what_it_will_tell_and_bears_its_id(
     assert {m["method"] for m in stream.seen} == {ACKNOWLEDGED, UPDATED, CHANGED}
 
 
-def test_events_of_a_modern_stream_have_no_ids(site: Site) -> None:
-    stream = Modern(site).listen(toolsListChanged=True)
+def test_events_of_a_modern_stream_have_no_ids(site: HttpGateway) -> None:
+    stream = ModernClient(site).listen(toolsListChanged=True)
     event = next(stream.events())
     assert event.id is None
     assert event.retry is None
@@ -75,7 +81,7 @@ def test_events_of_a_modern_stream_have_no_ids(site: Site) -> None:
 
 def test_a_change_of_tools_is_not_told_to_those_who_listen_for_prompts(tmp_path: Path) -> None:
     with serving(tmp_path, {"demo": DEMO}) as site:
-        client = Modern(site)
+        client = ModernClient(site)
         names(client)
         wishes: Message = {
             "prompts": {"promptsListChanged": True},
@@ -96,15 +102,15 @@ def test_a_change_of_tools_is_not_told_to_those_who_listen_for_prompts(tmp_path:
     assert told["tools"] == told["both"] == [ACKNOWLEDGED, CHANGED]
 
 
-def test_listening_needs_to_say_for_what(site: Site) -> None:
-    answer = Modern(site).start("subscriptions/listen", {})
+def test_listening_needs_to_say_for_what(site: HttpGateway) -> None:
+    answer = ModernClient(site).start("subscriptions/listen", {})
     assert (answer.status, answer.next()["error"]["code"]) == (400, -32602)
 
 
 def test_listening_ends_with_a_result_when_the_gateway_does(tmp_path: Path) -> None:
     server = Scripted(tmp_path, tools("x"))
     with serving(tmp_path, {"only": server.command}) as site:
-        streams = [Modern(site).listen(id=id, toolsListChanged=True) for id in ("a", 7)]
+        streams = [ModernClient(site).listen(id=id, toolsListChanged=True) for id in ("a", 7)]
         for stream in streams:
             assert stream.next()["method"] == ACKNOWLEDGED
         site.there.process.send_signal(signal.SIGTERM)
@@ -126,11 +132,11 @@ def test_hanging_up_ends_a_subscription_at_the_server(tmp_path: Path) -> None:
         rule("resources/unsubscribe", result({})),
     )
     with serving(tmp_path, {"only": server.command}) as site:
-        names(Modern(site))
-        streams = [Modern(site).listen(resourceSubscriptions=["x:r"]) for _ in range(2)]
+        names(ModernClient(site))
+        streams = [ModernClient(site).listen(resourceSubscriptions=["x:r"]) for _ in range(2)]
         assert server.wait_heard("resources/subscribe")["params"]["uri"] == "x:r"
         streams[0].close()
-        names(Modern(site))
+        names(ModernClient(site))
         assert not server.heard("resources/unsubscribe")
         streams[1].close()
         assert server.wait_heard("resources/unsubscribe")["params"]["uri"] == "x:r"
@@ -140,9 +146,9 @@ def test_hanging_up_ends_a_subscription_at_the_server(tmp_path: Path) -> None:
 # Hanging up
 
 
-def begun(site: Site, tool: str, **meta: Any) -> Answer:
+def begun(site: HttpGateway, tool: str, **meta: Any) -> HttpAnswer:
     """A call with progress, whose response is a stream that has begun."""
-    answer = Modern(site).start("tools/call", {"name": tool}, progressToken="p", **meta)
+    answer = ModernClient(site).start("tools/call", {"name": tool}, progressToken="p", **meta)
     answer.wait_method("notifications/progress")
     return answer
 
@@ -160,8 +166,8 @@ def scripted(path: Path, *, newer: bool) -> Scripted:
 def test_hanging_up_cancels_at_a_server_on_a_pipe(tmp_path: Path, newer: bool) -> None:
     server = scripted(tmp_path, newer=newer)
     with serving(tmp_path, {"only": server.command}) as site:
-        names(Modern(site))
-        kept, cut = begun(site, "work"), begun(site, "work")
+        names(ModernClient(site))
+        kept, cut = begun(site, "only__work"), begun(site, "only__work")
         cut.close()
         cancelled = server.wait_heard("notifications/cancelled")
         first, second = server.heard("tools/call")
@@ -173,13 +179,13 @@ def test_hanging_up_cancels_at_a_server_on_a_pipe(tmp_path: Path, newer: bool) -
         eventually(lambda: statuses(site).count("cancelled") == 2, "both are in the journal")
 
 
-def statuses(site: Site) -> list[str]:
+def statuses(site: HttpGateway) -> list[str]:
     """How the calls of the journal ended."""
     events = read_events(site.state)
     return [e["status"] for e in events if e["event_type"] == "gateway.tool_call"]
 
 
-def progress_of(heard: Heard) -> Message:
+def progress_of(heard: ReceivedRequest) -> Message:
     token = heard.message["params"]["_meta"]["progressToken"]
     return {
         "method": "notifications/progress",
@@ -188,14 +194,17 @@ def progress_of(heard: Heard) -> Message:
 
 
 def test_hanging_up_is_told_to_a_server_with_a_session(tmp_path: Path) -> None:
-    def call(heard: Heard, back: Back) -> None:
+    def call(heard: ReceivedRequest, back: Reply) -> None:
         back.stream()
         back.event(progress_of(heard))
         back.wait_gone()
 
-    with Web(legacy(call, "work")) as web, serving(tmp_path, {"only": {"url": web.url}}) as site:
-        names(Modern(site))
-        begun(site, "work").close()
+    with (
+        ScriptedHttpServer(legacy(call, "work")) as web,
+        serving(tmp_path, {"only": {"url": web.url}}) as site,
+    ):
+        names(ModernClient(site))
+        begun(site, "only__work").close()
         cancelled = web.wait_of("notifications/cancelled")
         (sent,) = web.of("tools/call")
         assert cancelled.message["params"]["requestId"] == sent.id
@@ -205,15 +214,18 @@ def test_hanging_up_is_told_to_a_server_with_a_session(tmp_path: Path) -> None:
 def test_hanging_up_is_passed_on_to_a_modern_server_by_hanging_up(tmp_path: Path) -> None:
     gone: list[str] = []
 
-    def call(heard: Heard, back: Back) -> None:
+    def call(heard: ReceivedRequest, back: Reply) -> None:
         back.stream()
         back.event(progress_of(heard))
         back.wait_gone()
         gone.append(heard.message["params"]["name"])
 
-    with Web(modern(call, "work")) as web, serving(tmp_path, {"only": {"url": web.url}}) as site:
-        names(Modern(site))
-        begun(site, "work").close()
+    with (
+        ScriptedHttpServer(modern(call, "work")) as web,
+        serving(tmp_path, {"only": {"url": web.url}}) as site,
+    ):
+        names(ModernClient(site))
+        begun(site, "only__work").close()
         eventually(lambda: gone == ["work"], "the server sees it")
         assert not web.of("notifications/cancelled")
 
@@ -222,9 +234,9 @@ def test_hanging_up_is_told_to_a_server_over_the_older_transport(tmp_path: Path)
     with HttpDemo("--legacy-only", "--transport", "sse") as demo:
         servers = {"only": {"url": f"http://127.0.0.1:{demo.port}/sse"}}
         with serving(tmp_path, servers) as site:
-            names(Modern(site))
-            params = {"name": "slow", "arguments": {"seconds": 600, "steps": 10_000}}
-            answer = Modern(site).start("tools/call", params, progressToken="p")
+            names(ModernClient(site))
+            params = {"name": "only__slow", "arguments": {"seconds": 600, "steps": 10_000}}
+            answer = ModernClient(site).start("tools/call", params, progressToken="p")
             answer.wait_method("notifications/progress")
             answer.close()
             demo.wait_stderr("slow: cancelled")
@@ -233,8 +245,8 @@ def test_hanging_up_is_told_to_a_server_over_the_older_transport(tmp_path: Path)
 def test_hanging_up_before_the_response_has_begun_cancels_too(tmp_path: Path) -> None:
     server = Scripted(tmp_path, tools("work"), rule("tools/call"))
     with serving(tmp_path, {"only": server.command}) as site:
-        names(Modern(site))
-        message = request("tools/call", {"name": "work", "_meta": MODERN_META})
+        names(ModernClient(site))
+        message = request("tools/call", {"name": "only__work", "_meta": MODERN_META})
         with socket.create_connection(address(site), timeout=WAIT_SECONDS) as raw:
             raw.sendall(bytes_of(site, message))
             sent = server.wait_heard("tools/call")
@@ -248,10 +260,10 @@ def test_nothing_is_cancelled_by_an_id_that_somebody_else_may_have_chosen(tmp_pa
         tmp_path, tools("work"), rule("tools/call", result(text("done")), until=str(gate))
     )
     with serving(tmp_path, {"only": server.command}) as site:
-        names(Modern(site))
+        names(ModernClient(site))
         note_of = {"requestId": "x", "_meta": MODERN_META}
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": note_of}
-        params = {"name": "work", "_meta": MODERN_META}
+        params = {"name": "only__work", "_meta": MODERN_META}
         message = request("tools/call", params, "x")
         # Sent without waiting for the response, which has nothing to begin with.
         with socket.create_connection(address(site), timeout=WAIT_SECONDS) as raw:
@@ -264,12 +276,12 @@ def test_nothing_is_cancelled_by_an_id_that_somebody_else_may_have_chosen(tmp_pa
     assert not server.heard("notifications/cancelled")
 
 
-def address(site: Site) -> tuple[str, int]:
+def address(site: HttpGateway) -> tuple[str, int]:
     host, _, port = site.netloc.rpartition(":")
     return host, int(port)
 
 
-def bytes_of(site: Site, message: Message) -> bytes:
+def bytes_of(site: HttpGateway, message: Message) -> bytes:
     """A modern request as it goes over the wire."""
     body = json.dumps(message).encode()
     fields = [("Host", site.netloc), ("Content-Type", JSON), ("Accept", ACCEPT)]

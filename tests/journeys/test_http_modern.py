@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from tests.harness import DEMO, MODERN_META, Message
-from tests.journeys.behind import Web, modern, tool
 from tests.journeys.clients import (
     KINDS,
     META,
     MODERN,
-    Modern,
-    Session,
+    ModernClient,
+    SessionClient,
     mirrored,
     names,
     request,
     status,
     wrapped,
 )
-from tests.journeys.scripting import Scripted, note, result, rule, said, text, tools
-from tests.journeys.web import Site, serving
+from tests.journeys.http_gateway import HttpGateway, serving
+from tests.journeys.scripted_http_server import ScriptedHttpServer, modern, tool
+from tests.journeys.scripts import Scripted, note, result, rule, said, text, tools
 
 CAPABILITIES = f"{META}clientCapabilities"
 ABLE: Message = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
@@ -35,7 +35,7 @@ def without(key: str) -> Message:
     return {name: value for name, value in MODERN_META.items() if name != META + key}
 
 
-def post(site: Site, message: Message) -> tuple[int, Message]:
+def post(site: HttpGateway, message: Message) -> tuple[int, Message]:
     """Status and answer of a modern request whose fields fit it."""
     answer = site.post(message, *mirrored(message))
     return answer.status, answer.next()
@@ -44,14 +44,14 @@ def post(site: Site, message: Message) -> tuple[int, Message]:
 # The envelope
 
 
-def test_a_client_need_not_say_who_it_is(site: Site) -> None:
+def test_a_client_need_not_say_who_it_is(site: HttpGateway) -> None:
     status, answer = post(site, request("tools/list", {"_meta": without("clientInfo")}))
     assert status == 200
     assert answer["result"]["tools"]
 
 
 @pytest.mark.parametrize("id", ["a", 7, "7"])
-def test_a_client_must_say_what_it_can_do(site: Site, id: Any) -> None:
+def test_a_client_must_say_what_it_can_do(site: HttpGateway, id: Any) -> None:
     message = request("tools/list", {"_meta": without("clientCapabilities")}, id)
     status, answer = post(site, message)
     assert (status, answer["error"]["code"]) == (400, -32602)
@@ -60,7 +60,7 @@ def test_a_client_must_say_what_it_can_do(site: Site, id: Any) -> None:
 
 @pytest.mark.parametrize("version", ["2027-01-01", "junk", "2025-11-25"])
 def test_a_field_that_differs_is_a_mismatch_even_if_the_version_is_unknown(
-    site: Site, version: str
+    site: HttpGateway, version: str
 ) -> None:
     meta = {**MODERN_META, f"{META}protocolVersion": version}
     message = request("tools/list", {"_meta": meta})
@@ -70,13 +70,13 @@ def test_a_field_that_differs_is_a_mismatch_even_if_the_version_is_unknown(
 
 
 @pytest.mark.parametrize("version", ["2027-01-01", "junk", "2025-11-25"])
-def test_an_unknown_revision_is_told_which_are_supported(site: Site, version: str) -> None:
+def test_an_unknown_revision_is_told_which_are_supported(site: HttpGateway, version: str) -> None:
     meta = {**MODERN_META, f"{META}protocolVersion": version}
     status, answer = post(site, request("tools/list", {"_meta": meta}))
     error = answer["error"]
     assert (status, error["code"]) == (400, -32022)
     assert error["data"]["requested"] == version
-    discovered = Modern(site).request("server/discover")["result"]["supportedVersions"]
+    discovered = ModernClient(site).request("server/discover")["result"]["supportedVersions"]
     assert error["data"]["supported"]
     assert set(error["data"]["supported"]) <= set(discovered)
 
@@ -84,7 +84,7 @@ def test_an_unknown_revision_is_told_which_are_supported(site: Site, version: st
 @pytest.mark.parametrize(
     "method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "tasks/result"]
 )
-def test_methods_of_the_handshake_era_do_not_exist(site: Site, method: str) -> None:
+def test_methods_of_the_handshake_era_do_not_exist(site: HttpGateway, method: str) -> None:
     params = {"level": "info", "uri": "demo://counter", "_meta": MODERN_META}
     status, answer = post(site, request(method, params))
     assert (status, answer["error"]["code"]) == (404, -32601)
@@ -110,8 +110,8 @@ def test_a_name_beyond_ascii_is_decoded_before_it_is_compared(tmp_path: Path) ->
 # Sessions, which there are none of
 
 
-def test_no_answer_names_a_session_and_an_inbound_name_is_ignored(site: Site) -> None:
-    legacy = Session(site)
+def test_no_answer_names_a_session_and_an_inbound_name_is_ignored(site: HttpGateway) -> None:
+    legacy = SessionClient(site)
     for session_id in (legacy.id, "no-such-session"):
         for method in ("server/discover", "tools/list", "ping"):
             message = request(method, {"_meta": MODERN_META})
@@ -122,8 +122,8 @@ def test_no_answer_names_a_session_and_an_inbound_name_is_ignored(site: Site) ->
 
 
 @pytest.mark.parametrize("verb", ["GET", "DELETE"])
-def test_there_is_nothing_but_post(site: Site, verb: str) -> None:
-    legacy = Session(site)
+def test_there_is_nothing_but_post(site: HttpGateway, verb: str) -> None:
+    legacy = SessionClient(site)
     fields = [("Accept", "text/event-stream"), ("MCP-Protocol-Version", MODERN)]
     for more in ([], [("Mcp-Session-Id", legacy.id)], [("Last-Event-ID", "1-1")]):
         answer = site.send(verb, None, [*fields, *more])
@@ -133,7 +133,7 @@ def test_there_is_nothing_but_post(site: Site, verb: str) -> None:
     assert legacy.request("ping")["result"] == {}
 
 
-def test_a_delete_without_a_session_has_nothing_to_delete(site: Site) -> None:
+def test_a_delete_without_a_session_has_nothing_to_delete(site: HttpGateway) -> None:
     assert site.send("DELETE").status == 405
 
 
@@ -146,7 +146,7 @@ def test_a_delete_without_a_session_has_nothing_to_delete(site: Site) -> None:
         {"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}},
     ],
 )
-def test_an_array_or_an_answer_is_no_request(site: Site, body: Any) -> None:
+def test_an_array_or_an_answer_is_no_request(site: HttpGateway, body: Any) -> None:
     fields = [("MCP-Protocol-Version", MODERN), ("Mcp-Method", "tools/list")]
     answer = site.post(body, *fields)
     assert (answer.status, answer.next()["error"]["code"]) == (400, -32600)
@@ -157,28 +157,28 @@ def test_an_array_or_an_answer_is_no_request(site: Site, body: Any) -> None:
 
 def test_discovery_does_not_wait_for_servers_that_are_still_starting(tmp_path: Path) -> None:
     silent = Scripted(tmp_path, rule("server/discover"))
-    with Web(lambda heard, back: back.wait_gone()) as mute:
+    with ScriptedHttpServer(lambda heard, back: back.wait_gone()) as mute:
         servers = {"silent": silent.command, "mute": {"url": mute.url}}
         with serving(tmp_path, servers) as site:
-            found = Modern(site).request("server/discover")["result"]
+            found = ModernClient(site).request("server/discover")["result"]
             assert found["capabilities"]["tools"]
             assert found["supportedVersions"] == [MODERN]
-            backends = status(Modern(site))["backends"]
+            backends = status(ModernClient(site))["backends"]
     assert {server["status"] for server in backends.values()} == {"starting"}
 
 
 @pytest.mark.parametrize("method", [*LISTS, "server/discover"])
-def test_every_list_says_how_long_it_keeps(site: Site, method: str) -> None:
-    answer = Modern(site).request(method)["result"]
+def test_every_list_says_how_long_it_keeps(site: HttpGateway, method: str) -> None:
+    answer = ModernClient(site).request(method)["result"]
     assert answer["resultType"] == "complete"
     assert answer["ttlMs"] >= 0
     assert answer["cacheScope"] in ("public", "private")
 
 
 @pytest.mark.parametrize("server", KINDS)
-def test_every_resource_says_how_long_it_keeps(site: Site, server: str) -> None:
+def test_every_resource_says_how_long_it_keeps(site: HttpGateway, server: str) -> None:
     uri = {"uri": f"{server}+demo://greeting"}
-    answer = Modern(site).request("resources/read", uri)["result"]
+    answer = ModernClient(site).request("resources/read", uri)["result"]
     assert answer["contents"][0]["text"].startswith("Hello")
     assert answer["ttlMs"] >= 0
     assert answer["cacheScope"] in ("public", "private")
@@ -186,18 +186,18 @@ def test_every_resource_says_how_long_it_keeps(site: Site, server: str) -> None:
 
 def test_all_pages_of_a_list_share_one_scope(tmp_path: Path) -> None:
     with serving(tmp_path, {"demo": [*DEMO, "--tools", "2100"]}) as site:
-        client = Modern(site)
+        client = ModernClient(site)
         first = client.request("tools/list")["result"]
         second = client.request("tools/list", {"cursor": first["nextCursor"]})["result"]
     assert first["cacheScope"] == second["cacheScope"]
     assert len(first["tools"]) + len(second["tools"]) > 2100
 
 
-def test_the_same_list_comes_in_the_same_order_on_any_connection(site: Site) -> None:
-    lists = [Modern(site, **{f"{META}clientInfo": {"name": str(n)}}) for n in range(3)]
+def test_the_same_list_comes_in_the_same_order_on_any_connection(site: HttpGateway) -> None:
+    lists = [ModernClient(site, **{f"{META}clientInfo": {"name": str(n)}}) for n in range(3)]
     answers = [client.request("tools/list")["result"]["tools"] for client in lists]
     assert answers[0] == answers[1] == answers[2]
-    assert [tool["name"] for tool in answers[0]] == names(Session(site))
+    assert [tool["name"] for tool in answers[0]] == names(SessionClient(site))
 
 
 # What servers say during a request
@@ -213,11 +213,11 @@ def test_logs_reach_only_a_request_that_asked_for_them(tmp_path: Path) -> None:
     )
     with serving(tmp_path, {"old": server.command}) as site:
         # Another client has the server log everything.
-        legacy = Session(site)
+        legacy = SessionClient(site)
         names(legacy)
         legacy.request("logging/setLevel", {"level": "debug"})
         server.wait_heard("logging/setLevel")
-        client = Modern(site)
+        client = ModernClient(site)
         quiet = client.start("tools/call", {"name": "old__work"})
         assert quiet.kind == "application/json"
         assert said(quiet.next()) == "ok"
@@ -233,9 +233,9 @@ def test_logs_reach_only_a_request_that_asked_for_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize("asks", ["elicit", "sample", "roots"])
 @pytest.mark.parametrize("able", [ABLE, {}], ids=["able", "unable"])
 def test_a_modern_client_is_never_sent_a_request(
-    site: Site, server: str, asks: str, able: Message
+    site: HttpGateway, server: str, asks: str, able: Message
 ) -> None:
-    client = Modern(site, **{CAPABILITIES: able})
+    client = ModernClient(site, **{CAPABILITIES: able})
     arguments = {"prompt": "hello"} if asks == "sample" else {}
     answer = client.call(f"{server}__{asks}", arguments, progressToken="p")
     assert "result" in answer or "error" in answer
@@ -255,7 +255,7 @@ def test_a_modern_client_is_never_sent_a_request(
     ],
 )
 def test_a_missing_capability_is_named_as_an_object(
-    site: Site, server: str, asks: Message, declared: Message, missing: Message | None
+    site: HttpGateway, server: str, asks: Message, declared: Message, missing: Message | None
 ) -> None:
     params = {**asks, "name": f"{server}__{asks['name']}"}
     meta = {**MODERN_META, CAPABILITIES: declared}
@@ -273,7 +273,7 @@ def asking(*methods: str, **params: Any) -> Message:
 
 def asked_with(capabilities: Message) -> Message:
     meta = {**MODERN_META, CAPABILITIES: capabilities}
-    return request("tools/call", {"name": "ask", "_meta": meta})
+    return request("tools/call", {"name": "only__ask", "_meta": meta})
 
 
 @pytest.mark.parametrize("behind", ["http", "stdio"])
@@ -288,7 +288,7 @@ def test_a_server_cannot_ask_for_what_this_request_did_not_declare(
         tools("ask"),
         rule("tools/call", result(asks)),
     )
-    with Web(modern(lambda heard, back: back.result(heard, asks), "ask")) as web:
+    with ScriptedHttpServer(modern(lambda heard, back: back.result(heard, asks), "ask")) as web:
         servers = {"only": {"url": web.url} if behind == "http" else scripted.command}
         with serving(tmp_path, servers) as site:
             declared: list[Message] = [ABLE, {"roots": {}}, {}, ABLE]
@@ -321,13 +321,13 @@ def test_input_is_asked_for_only_where_there_is_room_for_it(tmp_path: Path) -> N
             back.result(heard, asks)
 
     with (
-        Web(modern(script, tool("t"), capabilities=offers)) as web,
+        ScriptedHttpServer(modern(script, tool("t"), capabilities=offers)) as web,
         serving(tmp_path, {"only": {"url": web.url}}) as site,
     ):
-        client = Modern(site, **{CAPABILITIES: ABLE})
+        client = ModernClient(site, **{CAPABILITIES: ABLE})
         names(client)
         room: list[tuple[str, Message]] = [
-            ("tools/call", {"name": "t"}),
+            ("tools/call", {"name": "only__t"}),
             ("prompts/get", {"name": "only__p"}),
             ("resources/read", {"uri": "x:r"}),
         ]
@@ -342,9 +342,9 @@ def test_input_is_asked_for_only_where_there_is_room_for_it(tmp_path: Path) -> N
         assert "input_required" not in json.dumps(refused)
 
 
-def test_answers_are_taken_back_to_the_server_with_its_state(site: Site) -> None:
+def test_answers_are_taken_back_to_the_server_with_its_state(site: HttpGateway) -> None:
     for server in ("stdio-new", "http-new"):
-        client = Modern(site, **{CAPABILITIES: ABLE})
+        client = ModernClient(site, **{CAPABILITIES: ABLE})
         params = {"name": f"{server}__elicit", "arguments": {}}
         asked = client.request("tools/call", params)["result"]
         (key,) = asked["inputRequests"]

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.harness import Message
-from tests.journeys.clients import KINDS, LEGACY, Older, Session, hello, names, request
-from tests.journeys.scripting import Scripted, result, rule, said, text, tools
-from tests.journeys.web import EVENTS, JSON, Site, serving
+from tests.journeys.clients import KINDS, LEGACY, SessionClient, SseClient, hello, names, request
+from tests.journeys.http_gateway import EVENTS, JSON, HttpGateway, serving
+from tests.journeys.scripts import Scripted, result, rule, said, text, tools
 
 PATHS = ["/mcp", "/mcp/default", "/mcp/default/sse"]
 ABLE: Message = {"sampling": {}, "elicitation": {"form": {}}, "roots": {}}
@@ -21,7 +21,7 @@ UPDATED = "notifications/resources/updated"
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_first_event_says_where_to_post(site: Site, path: str) -> None:
+def test_the_first_event_says_where_to_post(site: HttpGateway, path: str) -> None:
     stream = site.send("GET", None, [("Accept", EVENTS)], path)
     assert (stream.status, stream.kind) == (200, EVENTS)
     assert "Mcp-Session-Id" not in stream.fields
@@ -35,8 +35,10 @@ def test_the_first_event_says_where_to_post(site: Site, path: str) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("revision", LEGACY)
-def test_any_revision_with_a_handshake_is_spoken(site: Site, revision: str, path: str) -> None:
-    client = Older(site.at(path), revision)
+def test_any_revision_with_a_handshake_is_spoken(
+    site: HttpGateway, revision: str, path: str
+) -> None:
+    client = SseClient(site.at(path), revision)
     assert client.opened["protocolVersion"] == revision
     assert client.request("ping")["result"] == {}
     assert said(client.call("stdio-old__echo", {"text": "hi"})) == "hi"
@@ -44,9 +46,9 @@ def test_any_revision_with_a_handshake_is_spoken(site: Site, revision: str, path
 
 @pytest.mark.parametrize("server", KINDS)
 def test_lists_calls_questions_and_notifications_all_come_on_the_stream(
-    site: Site, server: str
+    site: HttpGateway, server: str
 ) -> None:
-    client = Older(site, "2025-06-18", ABLE)
+    client = SseClient(site, "2025-06-18", ABLE)
     assert f"{server}__echo" in names(client)
     slow = client.call(f"{server}__slow", {"seconds": 0.05, "steps": 2}, progressToken="p")
     assert said(slow) == "Done after 2 steps."
@@ -65,15 +67,15 @@ def test_lists_calls_questions_and_notifications_all_come_on_the_stream(
     assert client.stream.wait_method(UPDATED)["params"]["uri"] == uri
 
 
-def test_a_change_of_the_list_is_told(site: Site) -> None:
-    client = Older(site)
+def test_a_change_of_the_list_is_told(site: HttpGateway) -> None:
+    client = SseClient(site)
     before = names(client)
     client.start("tools/call", {"name": "stdio-old__grow", "arguments": {}})
     client.stream.wait_method(CHANGED)
     assert len(names(client)) == len(before) + 1
 
 
-def test_every_event_is_a_message_and_none_is_empty(site: Site) -> None:
+def test_every_event_is_a_message_and_none_is_empty(site: HttpGateway) -> None:
     stream = site.send("GET", None, [("Accept", EVENTS)])
     events = stream.events()
     address = next(events).data
@@ -90,8 +92,8 @@ def test_every_event_is_a_message_and_none_is_empty(site: Site) -> None:
 def test_a_session_ends_with_its_stream_and_its_calls_are_cancelled(tmp_path: Path) -> None:
     server = Scripted(tmp_path, tools("wait"), rule("tools/call"))
     with serving(tmp_path, {"only": server.command}) as site:
-        client, other = Older(site), Older(site)
-        client.start("tools/call", {"name": "wait", "arguments": {}})
+        client, other = SseClient(site), SseClient(site)
+        client.start("tools/call", {"name": "only__wait", "arguments": {}})
         sent = server.wait_heard("tools/call")
         client.stream.close()
         cancelled = server.wait_heard("notifications/cancelled")
@@ -107,28 +109,28 @@ def test_two_clients_with_the_same_ids_get_each_their_own_answers(tmp_path: Path
     ]
     server = Scripted(tmp_path, tools("who"), *answers)
     with serving(tmp_path, {"only": server.command}) as site:
-        clients = {who: Older(site) for who in ("one", "two")}
+        clients = {who: SseClient(site) for who in ("one", "two")}
         for who, client in clients.items():
-            params = {"name": "who", "arguments": {"who": who}}
+            params = {"name": "only__who", "arguments": {"who": who}}
             client.tell(request("tools/call", params, "same"))
         for who, client in clients.items():
             assert said(client.answer("same")) == who
 
 
 @pytest.mark.parametrize("address", ["", "?session_id=nobody", "?session_id="])
-def test_nobody_posts_to_a_session_that_is_not_there(site: Site, address: str) -> None:
+def test_nobody_posts_to_a_session_that_is_not_there(site: HttpGateway, address: str) -> None:
     body = json.dumps(request("ping")).encode()
     path = f"/mcp/default/messages{address}"
     answer = site.send("POST", body, [("Content-Type", JSON)], path)
     assert answer.status == 404
 
 
-def test_a_session_of_the_newer_transport_is_none_of_this_one(site: Site) -> None:
-    session = Session(site)
+def test_a_session_of_the_newer_transport_is_none_of_this_one(site: HttpGateway) -> None:
+    session = SessionClient(site)
     body = json.dumps(request("ping")).encode()
     path = f"/mcp/default/messages?session_id={session.id}"
     assert site.send("POST", body, [("Content-Type", JSON)], path).status == 404
-    client = Older(site)
+    client = SseClient(site)
     id = client.address.partition("=")[2]
     assert site.post(request("ping"), ("Mcp-Session-Id", id)).status == 404
 
@@ -137,7 +139,7 @@ def test_a_session_belongs_to_its_profile(tmp_path: Path) -> None:
     server = Scripted(tmp_path, tools("x"))
     profiles = {"one": {"servers": ["only"]}, "two": {"servers": ["only"]}}
     with serving(tmp_path, {"only": server.command}, profiles=profiles) as site:
-        client = Older(site.at("/mcp/one"))
+        client = SseClient(site.at("/mcp/one"))
         assert client.request("ping")["result"] == {}
         client.address = client.address.replace("/one/", "/two/")
         assert client.post(request("ping")).status == 404
@@ -147,14 +149,16 @@ def test_a_session_belongs_to_its_profile(tmp_path: Path) -> None:
     ("verb", "path", "allowed"),
     [("POST", "/mcp/default/sse", "GET"), ("GET", "/mcp/default/messages", "POST")],
 )
-def test_each_address_has_its_own_verb(site: Site, verb: str, path: str, allowed: str) -> None:
+def test_each_address_has_its_own_verb(
+    site: HttpGateway, verb: str, path: str, allowed: str
+) -> None:
     fields = [("Accept", EVENTS), ("Content-Type", JSON)]
     answer = site.send(verb, b"{}" if verb == "POST" else None, fields, path)
     assert (answer.status, answer.fields["Allow"]) == (405, allowed)
 
 
-def test_a_batch_is_answered_on_the_stream_in_the_revision_that_has_them(site: Site) -> None:
-    client = Older(site, "2025-03-26")
+def test_a_batch_is_answered_on_the_stream_in_the_revision_that_has_them(site: HttpGateway) -> None:
+    client = SseClient(site, "2025-03-26")
     batch = [request("ping", None, n) for n in range(3)]
     body = json.dumps(batch).encode()
     assert site.send("POST", body, [("Content-Type", JSON)], client.address).status == 202
@@ -163,8 +167,10 @@ def test_a_batch_is_answered_on_the_stream_in_the_revision_that_has_them(site: S
 
 
 @pytest.mark.parametrize("body", [b"{", b"7", b'{"jsonrpc":"2.0","id":1}', b"\xff"])
-def test_what_is_no_message_is_refused_and_the_session_lives(site: Site, body: bytes) -> None:
-    client = Older(site)
+def test_what_is_no_message_is_refused_and_the_session_lives(
+    site: HttpGateway, body: bytes
+) -> None:
+    client = SseClient(site)
     answer = site.send("POST", body, [("Content-Type", JSON)], client.address)
     assert answer.status in (202, 400)
     answer.close()

@@ -7,14 +7,28 @@ from typing import Any
 import pytest
 
 from tests.harness import Message
-from tests.journeys.clients import LEGACY, MODERN, Client, Modern, Older, Session, names, status
-from tests.journeys.scripting import said
-from tests.journeys.web import Site
+from tests.journeys.clients import (
+    LEGACY,
+    MODERN,
+    Client,
+    ModernClient,
+    SessionClient,
+    SseClient,
+    names,
+    status,
+)
+from tests.journeys.http_gateway import HttpGateway
+from tests.journeys.scripts import said
 
-FRONTS: dict[str, Callable[[Site], Client]] = {
-    f"{MODERN} over HTTP": Modern,
-    **{f"{revision} in a session": partial(Session, revision=revision) for revision in LEGACY},
-    **{f"{revision} over HTTP+SSE": partial(Older, revision=revision) for revision in LEGACY[::3]},
+FRONTS: dict[str, Callable[[HttpGateway], Client]] = {
+    f"{MODERN} over HTTP": ModernClient,
+    **{
+        f"{revision} in a session": partial(SessionClient, revision=revision) for revision in LEGACY
+    },
+    **{
+        f"{revision} over HTTP+SSE": partial(SseClient, revision=revision)
+        for revision in LEGACY[::3]
+    },
 }
 BACKS = {
     "stdio-old": ("legacy", "stdio"),
@@ -27,7 +41,7 @@ BACKS = {
 
 
 @pytest.fixture(scope="module", params=FRONTS)
-def client(request: pytest.FixtureRequest, site: Site) -> Client:
+def client(request: pytest.FixtureRequest, site: HttpGateway) -> Client:
     """A client of one revision, the same for every server."""
     return FRONTS[request.param](site)
 
@@ -62,7 +76,7 @@ def test_a_client_of_any_revision_works_with_any_kind_of_server(client: Client, 
     assert all(told["total"] == 3 for told in progress(client, token))
 
 
-def test_every_server_was_reached_in_its_own_way(site: Site) -> None:
-    backends = status(Session(site))["backends"]
+def test_every_server_was_reached_in_its_own_way(site: HttpGateway) -> None:
+    backends = status(SessionClient(site))["backends"]
     found = {name: (server["era"], server["transport"]) for name, server in backends.items()}
     assert found == BACKS

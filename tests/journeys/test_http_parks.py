@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tests.harness import Message
-from tests.journeys.clients import META, Modern
-from tests.journeys.scripting import said
-from tests.journeys.web import Site
+from tests.journeys.clients import META, ModernClient
+from tests.journeys.http_gateway import HttpGateway
+from tests.journeys.scripts import said
 
 ABLE: Message = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
 OLD = ("stdio-old", "http-old", "older")
@@ -19,11 +19,11 @@ SAMPLED: Message = {
 }
 
 
-def able(site: Site, capabilities: Message = ABLE) -> Modern:
-    return Modern(site, **{META + "clientCapabilities": capabilities})
+def able(site: HttpGateway, capabilities: Message = ABLE) -> ModernClient:
+    return ModernClient(site, **{META + "clientCapabilities": capabilities})
 
 
-def call(client: Modern, name: str, arguments: Message, **more: object) -> Message:
+def call(client: ModernClient, name: str, arguments: Message, **more: object) -> Message:
     params = {"name": name, "arguments": arguments, **more}
     return client.request("tools/call", params)
 
@@ -39,7 +39,7 @@ def call(client: Modern, name: str, arguments: Message, **more: object) -> Messa
     ],
 )
 def test_a_client_without_a_session_is_asked_and_comes_back_with_the_answer(
-    site: Site, server: str, tool: str, arguments: Message, method: str, answer: Message
+    site: HttpGateway, server: str, tool: str, arguments: Message, method: str, answer: Message
 ) -> None:
     client, name = able(site), f"{server}__{tool}"
 
@@ -55,14 +55,14 @@ def test_a_client_without_a_session_is_asked_and_comes_back_with_the_answer(
 
 
 @pytest.mark.parametrize("server", OLD)
-def test_a_client_that_cannot_be_asked_is_not(site: Site, server: str) -> None:
-    answer = call(Modern(site), f"{server}__elicit", {})
+def test_a_client_that_cannot_be_asked_is_not(site: HttpGateway, server: str) -> None:
+    answer = call(ModernClient(site), f"{server}__elicit", {})
 
     assert answer["result"]["resultType"] == "complete"
     assert answer["result"]["isError"] is True
 
 
-def test_a_state_is_good_once_and_for_the_same_call_only(site: Site) -> None:
+def test_a_state_is_good_once_and_for_the_same_call_only(site: HttpGateway) -> None:
     client = able(site)
     asked = call(client, "stdio-old__elicit", {})["result"]
     ((key, _),) = asked["inputRequests"].items()
@@ -79,7 +79,7 @@ def test_a_state_is_good_once_and_for_the_same_call_only(site: Site) -> None:
     assert json.loads(said(good)) == {"action": "decline"}
 
 
-def test_an_answer_that_does_not_fit_is_asked_for_again(site: Site) -> None:
+def test_an_answer_that_does_not_fit_is_asked_for_again(site: HttpGateway) -> None:
     client = able(site)
     asked = call(client, "http-old__elicit", {})["result"]
     ((key, _),) = asked["inputRequests"].items()
@@ -97,7 +97,7 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(site: Site) -> None:
     assert json.loads(said(good))["content"] == {"name": "Ada"}
 
 
-def test_calls_side_by_side_are_asked_each_for_itself(site: Site) -> None:
+def test_calls_side_by_side_are_asked_each_for_itself(site: HttpGateway) -> None:
     client = able(site)
     states = [call(client, "stdio-old__elicit", {"n": n})["result"] for n in range(3)]
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tests.harness import Message
-from tests.journeys.clients import KINDS, Session, request
-from tests.journeys.scripting import said
-from tests.journeys.web import JSON, Site
+from tests.journeys.clients import KINDS, SessionClient, request
+from tests.journeys.http_gateway import JSON, HttpGateway
+from tests.journeys.scripts import said
 
 ABLE: Message = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
 SAMPLED: Message = {
@@ -35,9 +35,9 @@ def slow(server: str) -> Message:
     ],
 )
 def test_a_question_comes_on_the_stream_of_its_call_and_is_answered_by_another_post(
-    site: Site, server: str, tool: str, arguments: Message, method: str, answer: Message
+    site: HttpGateway, server: str, tool: str, arguments: Message, method: str, answer: Message
 ) -> None:
-    session = Session(site, capabilities=ABLE)
+    session = SessionClient(site, capabilities=ABLE)
     alone = session.listen()
     other = session.start("tools/call", slow("older" if server != "older" else "http-new"))
     call = session.start("tools/call", {"name": f"{server}__{tool}", "arguments": arguments})
@@ -52,10 +52,10 @@ def test_a_question_comes_on_the_stream_of_its_call_and_is_answered_by_another_p
 @pytest.mark.parametrize("server", KINDS)
 @pytest.mark.parametrize("listening", [True, False])
 def test_roots_are_asked_for_on_one_stream_and_answered_by_another_post(
-    site: Site, server: str, listening: bool
+    site: HttpGateway, server: str, listening: bool
 ) -> None:
     """They belong to the session, not to a call: its own stream will do, where it is open."""
-    session = Session(site, capabilities=ABLE)
+    session = SessionClient(site, capabilities=ABLE)
     alone = session.listen() if listening else None
     call = session.start("tools/call", {"name": f"{server}__roots", "arguments": {}})
     # A server of the era without handshakes asks for them in its answer to this very call.
@@ -68,16 +68,16 @@ def test_roots_are_asked_for_on_one_stream_and_answered_by_another_post(
     assert [*call.seen, *rest].count(asked) == (1 if stream is call else 0)
 
 
-def test_a_question_is_not_put_to_a_client_that_cannot_be_asked(site: Site) -> None:
-    session = Session(site)
+def test_a_question_is_not_put_to_a_client_that_cannot_be_asked(site: HttpGateway) -> None:
+    session = SessionClient(site)
     for server in KINDS:
         answer = session.call(f"{server}__roots")
         assert "error" in answer or answer["result"]["isError"] is True
     assert not [m for m in session.seen if "id" in m]
 
 
-def test_an_answer_to_nothing_is_taken_and_dropped(site: Site) -> None:
-    session = Session(site, capabilities=ABLE)
+def test_an_answer_to_nothing_is_taken_and_dropped(site: HttpGateway) -> None:
+    session = SessionClient(site, capabilities=ABLE)
     session.reply({"id": 99}, {})
     session.reply({"id": "nobody"}, {})
     assert session.request("ping")["result"] == {}
@@ -85,9 +85,9 @@ def test_an_answer_to_nothing_is_taken_and_dropped(site: Site) -> None:
 
 @pytest.mark.parametrize("server", KINDS)
 def test_a_server_is_told_at_once_that_a_client_without_streams_cannot_be_asked(
-    site: Site, server: str
+    site: HttpGateway, server: str
 ) -> None:
-    session = Session(site, capabilities=ABLE)
+    session = SessionClient(site, capabilities=ABLE)
     message = request("tools/call", {"name": f"{server}__elicit", "arguments": {}})
     fields = [("Content-Type", JSON), ("Accept", JSON), *session.fields]
 

@@ -9,38 +9,76 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.demo.http.driver import HttpDemo
+import pytest
+
 from tests.harness import MODERN_META, Message, transparent
-from tests.journeys.behind import Back, Heard, Script, Web, echoing, legacy, modern, saying, tool
 from tests.journeys.clients import (
     MODERN,
-    Modern,
-    Session,
+    ModernClient,
+    SessionClient,
     mirrored,
     names,
     request,
     status,
     wrapped,
 )
-from tests.journeys.scripting import eventually, said
-from tests.journeys.web import Site, serving
+from tests.journeys.http_gateway import HttpGateway, serving
+from tests.journeys.scripted_http_server import (
+    ReceivedRequest,
+    Reply,
+    Script,
+    ScriptedHttpServer,
+    echoing,
+    legacy,
+    modern,
+    saying,
+    tool,
+)
+from tests.journeys.scripts import eventually, said
+from tests.peers.http_driver import HttpDemo
 
 CHANGED = "notifications/tools/list_changed"
 
 
 @contextmanager
-def before(tmp_path: Path, **scripts: Script) -> Iterator[tuple[Site, dict[str, Web]]]:
+def before(
+    tmp_path: Path, **scripts: Script
+) -> Iterator[tuple[HttpGateway, dict[str, ScriptedHttpServer]]]:
     """A gateway before servers that follow scripts."""
     with ExitStack() as stack:
-        webs = {name: stack.enter_context(Web(script)) for name, script in scripts.items()}
+        webs = {
+            name: stack.enter_context(ScriptedHttpServer(script))
+            for name, script in scripts.items()
+        }
         servers = {name: {"url": web.url} for name, web in webs.items()}
         site = stack.enter_context(serving(tmp_path, servers, gateway={"listSeconds": 0.2}))
         yield site, webs
 
 
-def backend(site: Site, name: str) -> Message:
-    found: Message = status(Modern(site))["backends"][name]
+def backend(site: HttpGateway, name: str) -> Message:
+    found: Message = status(ModernClient(site))["backends"][name]
     return found
+
+
+# Calls that are carried out, and answered as if they were not
+
+
+@pytest.mark.parametrize(
+    ("hints", "times"), [({"destructiveHint": True}, 1), ({"idempotentHint": False}, 1), ({}, 2)]
+)
+def test_a_tool_that_does_harm_twice_is_called_once_though_its_server_forgets_the_session(
+    tmp_path: Path, hints: Message, times: int
+) -> None:
+    def forgetting(heard: ReceivedRequest, back: Reply) -> None:
+        back.whole(404, b"Session not found", "text/plain")
+
+    offered = {**tool("pay"), "annotations": hints}
+    with before(tmp_path, shop=legacy(forgetting, offered)) as (site, webs):
+        client = SessionClient(site)
+        assert names(client)[-1] == "shop__pay"
+
+        assert "session" in client.call("shop__pay")["error"]["message"]
+        assert len(webs["shop"].of("tools/call")) == times
 
 
 # What they speak
@@ -54,7 +92,7 @@ class Outage:
         self.over = False
         self.sound = modern(saying("ok"), "work")
 
-    def __call__(self, heard: Heard, back: Back) -> None:
+    def __call__(self, heard: ReceivedRequest, back: Reply) -> None:
         if self.over or heard.verb != "POST":
             self.sound(heard, back)
         elif self.status is None:
@@ -67,14 +105,16 @@ def test_an_outage_says_nothing_about_what_a_server_speaks(tmp_path: Path) -> No
     outages = {f"s{status}": Outage(status) for status in (401, 403, 408, 429, 500, 502, 503)}
     outages["cut"] = Outage(None)
     with before(tmp_path, **outages) as (site, webs):
-        assert len(names(Modern(site))) == 2  # Only the gateway's own; the first to ask wakes all.
+        assert (
+            len(names(ModernClient(site))) == 2
+        )  # Only the gateway's own; the first to ask wakes all.
         for web in webs.values():
             web.wait_of("server/discover")
-        report = status(Modern(site))["backends"]
+        report = status(ModernClient(site))["backends"]
         assert all(server["status"] != "running" for server in report.values())
         for outage in outages.values():
             outage.over = True
-        client = Modern(site)
+        client = ModernClient(site)
         for name, web in webs.items():
             eventually(lambda name=name: backend(site, name)["status"] == "running", name)  # type: ignore[misc]
             assert backend(site, name)["era"] == "modern"
@@ -82,11 +122,36 @@ def test_an_outage_says_nothing_about_what_a_server_speaks(tmp_path: Path) -> No
             assert not web.of("initialize")
 
 
+def closing(sound: Script) -> Script:
+    """Closes each connection after its answer, and does not say that it will."""
+
+    def script(heard: ReceivedRequest, back: Reply) -> None:
+        sound(heard, back)
+        raise ConnectionAbortedError
+
+    return script
+
+
+def test_a_server_that_closes_its_connections_without_saying_so_is_reached(tmp_path: Path) -> None:
+    scripts = {
+        "older": closing(legacy(saying("ok"), "work")),
+        "newer": closing(modern(saying("ok"), "work")),
+    }
+    with before(tmp_path, **scripts) as (site, webs):
+        client = ModernClient(site)
+        for name, web in webs.items():
+            eventually(lambda name=name: backend(site, name)["status"] == "running", name)  # type: ignore[misc]
+            assert backend(site, name)["restarts"] == 0
+            for _ in range(20):
+                assert said(client.call(f"{name}__work")) == "ok"
+            assert len(web.of("tools/call")) == 20
+
+
 def refusing(code: int, words: str, status: int = 400, **facts: Any) -> Script:
     """A server with sessions that refuses the modern question in this way."""
     sound = legacy(saying("ok"), "work")
 
-    def script(heard: Heard, back: Back) -> None:
+    def script(heard: ReceivedRequest, back: Reply) -> None:
         if heard.method == "server/discover":
             error = {"code": code, "message": words, **({"data": facts} if facts else {})}
             back.json({"id": heard.id, "error": error}, status)
@@ -108,7 +173,7 @@ def test_a_refusal_that_only_an_older_server_would_give_leads_to_a_handshake(
         "listed": refusing(-32022, "No", supported=["2025-11-25", "2025-06-18"], requested=MODERN),
     }
     with before(tmp_path, **scripts) as (site, webs):
-        client = Modern(site)
+        client = ModernClient(site)
         for name in webs:
             eventually(lambda name=name: backend(site, name)["status"] == "running", name)  # type: ignore[misc]
             assert backend(site, name)["era"] == "legacy"
@@ -126,9 +191,9 @@ def test_a_server_that_speaks_only_what_we_do_not_gets_no_handshake(tmp_path: Pa
 def test_a_modern_server_that_stumbles_over_the_version_is_asked_once_more(tmp_path: Path) -> None:
     sound = modern(saying("ok"), "work")
     facts = {"supported": [MODERN], "requested": MODERN}
-    stumbled: list[Heard] = []
+    stumbled: list[ReceivedRequest] = []
 
-    def script(heard: Heard, back: Back) -> None:
+    def script(heard: ReceivedRequest, back: Reply) -> None:
         if heard.method == "server/discover" and not stumbled:
             stumbled.append(heard)
             back.json(
@@ -148,7 +213,7 @@ def test_the_handshake_names_no_version_and_all_that_follows_names_the_one_agree
 ) -> None:
     sound = legacy(saying("ok"), "work", stands=lambda heard, back: back.whole(405))
 
-    def script(heard: Heard, back: Back) -> None:
+    def script(heard: ReceivedRequest, back: Reply) -> None:
         if heard.method == "initialize":
             told = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
             back.result(heard, told, Mcp_Session_Id="the-session")
@@ -158,7 +223,7 @@ def test_the_handshake_names_no_version_and_all_that_follows_names_the_one_agree
     with before(tmp_path, only=script) as (site, webs):
         web = webs["only"]
         eventually(lambda: backend(site, "only")["status"] == "running", "it runs")
-        assert said(Session(site).call("only__work")) == "ok"
+        assert said(SessionClient(site).call("only__work")) == "ok"
         (asked,) = web.of("server/discover")
         assert asked.fields["mcp-protocol-version"] == MODERN
         assert asked.fields["mcp-method"] == "server/discover"
@@ -169,6 +234,62 @@ def test_the_handshake_names_no_version_and_all_that_follows_names_the_one_agree
             assert later.fields["mcp-protocol-version"] == "2025-06-18"
             assert later.fields["mcp-session-id"] == "the-session"
             assert "mcp-method" not in later.fields
+
+
+# What they tell
+
+
+def with_resource(uri: str, stands: Script | None = None) -> Script:
+    """A legacy server that lets whoever asks follow its one resource."""
+
+    def accept(heard: ReceivedRequest, back: Reply) -> None:
+        lists = {"resources/list": {"resources": [{"uri": uri, "name": "one"}]}}
+        back.result(heard, lists.get(heard.method or "", {}))
+
+    sound = legacy(accept, stands=stands)
+
+    def script(heard: ReceivedRequest, back: Reply) -> None:
+        if heard.method == "initialize":
+            declared = {"resources": {"subscribe": True}}
+            told = {"protocolVersion": "2025-11-25", "capabilities": declared}
+            back.result(heard, told, Mcp_Session_Id="the-session")
+        else:
+            sound(heard, back)
+
+    return script
+
+
+def open_stream(heard: ReceivedRequest, back: Reply) -> None:
+    back.stream()
+    back.wait_gone()
+
+
+def test_a_resource_is_not_followed_where_its_server_has_no_stream_to_tell_on(
+    tmp_path: Path,
+) -> None:
+    scripts = {
+        "without": with_resource("a://1"),
+        "with": with_resource("b://1", stands=open_stream),
+    }
+    with before(tmp_path, **scripts) as (site, _):
+        for name in scripts:
+            eventually(lambda name=name: backend(site, name)["status"] == "running", name)  # type: ignore[misc]
+        session = SessionClient(site)
+        found = session.request("resources/list")["result"]["resources"]
+        without, told = sorted(resource["uri"] for resource in found)
+
+        refused = session.request("resources/subscribe", {"uri": without})["error"]
+        assert refused == {
+            "code": -32602,
+            "message": "Server 'without' has no stream on which to announce changes of this "
+            f"resource: {without}",
+        }
+        assert session.request("resources/subscribe", {"uri": told})["result"] == {}
+
+        listening = ModernClient(site).listen(resourceSubscriptions=[without, told])
+        honoured = listening.next()["params"]["notifications"]
+        assert honoured == {"resourceSubscriptions": [told]}
+        listening.close()
 
 
 # What they are sent
@@ -189,7 +310,7 @@ ANNOTATED = tool(
 def test_a_modern_server_is_sent_its_own_names_and_its_arguments_again(tmp_path: Path) -> None:
     scripts = {"one": modern(echoing, ANNOTATED), "two": modern(echoing, ANNOTATED)}
     with before(tmp_path, **scripts) as (site, webs):
-        eventually(lambda: "one__regional" in names(Modern(site)), "it is listed")
+        eventually(lambda: "one__regional" in names(ModernClient(site)), "it is listed")
         arguments = {"region": "zürich", "shard": 7, "flag": True}
         params = {"name": "one__regional", "arguments": arguments, "_meta": MODERN_META}
         message = request("tools/call", params)
@@ -219,8 +340,8 @@ def test_a_modern_server_is_sent_its_own_names_and_its_arguments_again(tmp_path:
 
 def test_a_client_without_such_fields_has_them_made_for_it(tmp_path: Path) -> None:
     with before(tmp_path, one=modern(echoing, ANNOTATED)) as (site, webs):
-        eventually(lambda: "one__regional" in names(Modern(site)), "it is listed")
-        Session(site).call("one__regional", {"region": "eu", "shard": None, "flag": False})
+        eventually(lambda: "one__regional" in names(ModernClient(site)), "it is listed")
+        SessionClient(site).call("one__regional", {"region": "eu", "shard": None, "flag": False})
         (call,) = webs["one"].of("tools/call")
         params = {name: v for name, v in call.fields.items() if name.startswith("mcp-param")}
         assert params == {"mcp-param-region": "eu", "mcp-param-flag": "false"}
@@ -248,8 +369,8 @@ def test_an_invalid_annotation_costs_one_tool_and_not_the_list(tmp_path: Path) -
         "plain",
     ]
     with before(tmp_path, only=modern(echoing, *tools)) as (site, _):
-        eventually(lambda: len(names(Modern(site))) > 2, "it is listed")
-        for client in (Modern(site), Session(site)):
+        eventually(lambda: len(names(ModernClient(site))) > 2, "it is listed")
+        for client in (ModernClient(site), SessionClient(site)):
             assert names(client)[2:] == ["only__fine", "only__plain"]
         (warning,) = backend(site, "only")["warnings"]
         assert "6 of its tools" in warning
@@ -275,7 +396,7 @@ def test_an_error_in_a_body_is_told_at_any_status(tmp_path: Path) -> None:
 
     statuses = (200, 400, 401, 403, 404, 409, 418, 429, 500, 502, 503)
     with before(tmp_path, **of_both_eras(failing, *statuses)) as (site, webs):
-        session = Session(site)
+        session = SessionClient(site)
         eventually(lambda: len(names(session)) == 2 + len(webs), "all are listed")
         for era in ("modern", "legacy"):
             for number, status in enumerate(statuses):
@@ -298,7 +419,7 @@ def test_what_is_no_answer_is_an_error_and_not_a_wait(tmp_path: Path) -> None:
         return lambda heard, back: back.whole(*reply)
 
     with before(tmp_path, **of_both_eras(replying, *replies)) as (site, webs):
-        session, client = Session(site), Modern(site)
+        session, client = SessionClient(site), ModernClient(site)
         eventually(lambda: len(names(session)) == 2 + len(webs), "all are listed")
         for name in webs:
             error = session.call(f"{name}__work")["error"]
@@ -316,7 +437,7 @@ def test_an_empty_cursor_is_followed(tmp_path: Path) -> None:
     with HttpDemo("--modern-only", "--page-size", "4", "--empty-cursor") as demo:
         servers = {"demo": {"url": f"http://127.0.0.1:{demo.port}/mcp"}}
         with serving(tmp_path, servers, profiles=transparent("demo")) as site:
-            assert len(names(Modern(site))) > 8
+            assert len(names(ModernClient(site))) > 8
 
 
 def test_a_server_that_cannot_be_reached_spoils_no_list_and_is_told_of_when_it_comes(
@@ -324,9 +445,9 @@ def test_a_server_that_cannot_be_reached_spoils_no_list_and_is_told_of_when_it_c
 ) -> None:
     late = Outage(503)
     with before(tmp_path, late=late, there=modern(saying("ok"), "x")) as (site, _):
-        session = Session(site)
+        session = SessionClient(site)
         alone = session.listen()
-        stream = Modern(site).listen(toolsListChanged=True)
+        stream = ModernClient(site).listen(toolsListChanged=True)
         stream.next()
         eventually(lambda: names(session)[2:] == ["there__x"], "the other one is listed")
         late.over = True

@@ -14,13 +14,13 @@ from tests.journeys.clients import (
     KINDS,
     LEGACY,
     MODERN,
-    Modern,
-    Session,
+    ModernClient,
+    SessionClient,
     hello,
     request,
 )
-from tests.journeys.scripting import Scripted, eventually, result, rule, said, text, tools
-from tests.journeys.web import Site, serving
+from tests.journeys.http_gateway import HttpGateway, serving
+from tests.journeys.scripts import Scripted, eventually, result, rule, said, text, tools
 
 PING: Message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 LIST: Message = {"jsonrpc": "2.0", "id": "two", "method": "tools/list"}
@@ -33,26 +33,28 @@ ABLE: Message = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots"
 
 
 @pytest.mark.parametrize("revision", LEGACY)
-def test_the_revision_asked_for_is_spoken(site: Site, revision: str) -> None:
-    assert Session(site, revision).opened["protocolVersion"] == revision
+def test_the_revision_asked_for_is_spoken(site: HttpGateway, revision: str) -> None:
+    assert SessionClient(site, revision).opened["protocolVersion"] == revision
 
 
 @pytest.mark.parametrize("asked", [MODERN, "junk", "", "2099-01-01"])
-def test_a_revision_without_a_handshake_gets_a_counter_offer(site: Site, asked: str) -> None:
+def test_a_revision_without_a_handshake_gets_a_counter_offer(site: HttpGateway, asked: str) -> None:
     answer = site.post(request("initialize", hello(asked)))
     assert answer.status == 200
     assert answer.next()["result"]["protocolVersion"] == "2025-11-25"
 
 
-def test_a_session_has_an_id_that_a_header_can_carry_and_nobody_can_guess(site: Site) -> None:
-    ids = [Session(site).id for _ in range(3)]
+def test_a_session_has_an_id_that_a_header_can_carry_and_nobody_can_guess(
+    site: HttpGateway,
+) -> None:
+    ids = [SessionClient(site).id for _ in range(3)]
     assert len(set(ids)) == 3
     for id in ids:
         assert len(id) >= 32
         assert all("!" <= char <= "~" for char in id)
 
 
-def test_a_stale_session_id_does_not_hinder_a_handshake(site: Site) -> None:
+def test_a_stale_session_id_does_not_hinder_a_handshake(site: HttpGateway) -> None:
     answer = site.post(request("initialize", hello("2025-06-18")), ("Mcp-Session-Id", "stale"))
     assert answer.status == 200
     assert answer.fields["Mcp-Session-Id"] != "stale"
@@ -62,8 +64,10 @@ def test_a_stale_session_id_does_not_hinder_a_handshake(site: Site) -> None:
 
 
 @pytest.mark.parametrize("revision", LEGACY)
-def test_without_a_version_field_the_sessions_own_is_meant(site: Site, revision: str) -> None:
-    session = Session(site, revision)
+def test_without_a_version_field_the_sessions_own_is_meant(
+    site: HttpGateway, revision: str
+) -> None:
+    session = SessionClient(site, revision)
     session.fields = [("Mcp-Session-Id", session.id)]
     # Only this revision has batches: the answer tells which one is spoken.
     answer = site.post([PING], *session.fields)
@@ -73,8 +77,8 @@ def test_without_a_version_field_the_sessions_own_is_meant(site: Site, revision:
 
 @pytest.mark.parametrize("version", ["2027-01-01", "junk", "2025-11-2"])
 @pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
-def test_an_unsupported_version_is_refused(site: Site, verb: str, version: str) -> None:
-    session = Session(site)
+def test_an_unsupported_version_is_refused(site: HttpGateway, verb: str, version: str) -> None:
+    session = SessionClient(site)
     fields = [("Mcp-Session-Id", session.id), ("MCP-Protocol-Version", version)]
     if verb == "POST":
         answer = site.post(PING, *fields)
@@ -85,17 +89,17 @@ def test_an_unsupported_version_is_refused(site: Site, verb: str, version: str) 
     assert session.request("ping")["result"] == {}
 
 
-def ended(site: Site) -> str:
+def ended(site: HttpGateway) -> str:
     """The id of a session that is no more."""
-    session = Session(site)
+    session = SessionClient(site)
     assert session.delete().status == 200
     return str(session.id)
 
 
 @pytest.mark.parametrize("which", ["dead", "unknown", "tampered"])
 @pytest.mark.parametrize("verb", ["POST", "notification", "batch", "GET", "DELETE"])
-def test_a_session_that_is_not_there_is_not_found(site: Site, verb: str, which: str) -> None:
-    ids = {"dead": ended(site), "unknown": "nobody", "tampered": Session(site).id[:-2] + "xx"}
+def test_a_session_that_is_not_there_is_not_found(site: HttpGateway, verb: str, which: str) -> None:
+    ids = {"dead": ended(site), "unknown": "nobody", "tampered": SessionClient(site).id[:-2] + "xx"}
     fields = [("Mcp-Session-Id", ids[which])]
     bodies: dict[str, Any] = {"POST": PING, "notification": READY, "batch": [PING]}
     if verb in bodies:
@@ -108,7 +112,7 @@ def test_a_session_that_is_not_there_is_not_found(site: Site, verb: str, which: 
 
 
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
-def test_a_missing_session_is_a_bad_request(site: Site, version: str) -> None:
+def test_a_missing_session_is_a_bad_request(site: HttpGateway, version: str) -> None:
     answer = site.post(PING, ("MCP-Protocol-Version", version))
     assert answer.status == 400
     assert answer.next()["id"] == 1
@@ -116,7 +120,7 @@ def test_a_missing_session_is_a_bad_request(site: Site, version: str) -> None:
 
 @pytest.mark.parametrize("fields", [[], [("MCP-Protocol-Version", "2025-03-26")]])
 def test_a_single_request_needs_no_session_where_the_revision_has_none(
-    site: Site, fields: list[tuple[str, str]]
+    site: HttpGateway, fields: list[tuple[str, str]]
 ) -> None:
     listed = site.post(LIST, *fields)
     assert (listed.status, "Mcp-Session-Id" in listed.fields) == (200, False)
@@ -128,8 +132,8 @@ def test_a_single_request_needs_no_session_where_the_revision_has_none(
 # Results
 
 
-def test_empty_results_are_exactly_empty(site: Site) -> None:
-    session = Session(site, "2025-06-18")
+def test_empty_results_are_exactly_empty(site: HttpGateway) -> None:
+    session = SessionClient(site, "2025-06-18")
     assert session.request("ping")["result"] == {}
     assert session.request("logging/setLevel", {"level": "error"})["result"] == {}
     for server in KINDS:
@@ -153,7 +157,7 @@ def test_one_oddly_described_tool_does_not_spoil_the_list(tmp_path: Path) -> Non
     server = Scripted(tmp_path, rule("tools/list", result({"tools": odd})))
     with serving(tmp_path, {"odd": server.command}) as site:
         for revision in LEGACY:
-            listed = Session(site, revision).request("tools/list")["result"]["tools"]
+            listed = SessionClient(site, revision).request("tools/list")["result"]["tools"]
             own = [tool["name"] for tool in listed if tool["name"].startswith("odd__")]
             assert own == ["odd__typeless", "odd__bare", "odd__array", "odd__plain"]
             assert all(tool["inputSchema"]["type"] == "object" for tool in listed)
@@ -173,17 +177,19 @@ def test_older_clients_get_newer_content_in_kinds_they_know(tmp_path: Path) -> N
     ]
     with serving(tmp_path, {"only": server.command}) as site:
         for revision, expected in zip(LEGACY, kinds, strict=True):
-            told = Session(site, revision).call("new")["result"]
+            told = SessionClient(site, revision).call("only__new")["result"]
             *blocks, value = told["content"]
             assert [block["type"] for block in blocks] == expected, revision
             assert value == {"type": "text", "text": "[1]"}
             assert "structuredContent" not in told
-        assert Modern(site).call("new")["result"]["structuredContent"] == [1]
+        assert ModernClient(site).call("only__new")["result"]["structuredContent"] == [1]
 
 
 @pytest.mark.parametrize("server", KINDS)
-def test_a_legacy_client_never_sees_the_words_of_the_newer_era(site: Site, server: str) -> None:
-    session = Session(site, capabilities=ABLE)
+def test_a_legacy_client_never_sees_the_words_of_the_newer_era(
+    site: HttpGateway, server: str
+) -> None:
+    session = SessionClient(site, capabilities=ABLE)
     told = [
         session.request("tools/list"),
         session.request("resources/list"),
@@ -201,9 +207,9 @@ def test_a_legacy_client_never_sees_the_words_of_the_newer_era(site: Site, serve
 def test_a_session_that_is_ended_stops_its_calls_and_streams(tmp_path: Path) -> None:
     server = Scripted(tmp_path, tools("wait"), rule("tools/call"))
     with serving(tmp_path, {"only": server.command}) as site:
-        session = Session(site)
+        session = SessionClient(site)
         alone = session.listen()
-        call = session.start("tools/call", {"name": "wait"})
+        call = session.start("tools/call", {"name": "only__wait"})
         sent = server.wait_heard("tools/call")
         assert session.delete().status == 200
         cancelled = server.wait_heard("notifications/cancelled")
@@ -223,11 +229,11 @@ def test_cancelling_a_call_ends_its_response_and_reaches_its_server(tmp_path: Pa
         rule("tools/call", result(text("done")), until=str(gate)),
     )
     with serving(tmp_path, {"only": server.command}) as site:
-        session, stranger = Session(site), Session(site)
+        session, stranger = SessionClient(site), SessionClient(site)
         # The same id in two sessions: only the one that is meant is cancelled.
-        mine = session.start("tools/call", {"name": "wait"}, id="x")
+        mine = session.start("tools/call", {"name": "only__wait"}, id="x")
         server.wait_heard("tools/call", 1)
-        theirs = stranger.start("tools/call", {"name": "other"}, id="x")
+        theirs = stranger.start("tools/call", {"name": "only__other"}, id="x")
         server.wait_heard("tools/call", 2)
         session.notify("notifications/cancelled", {"requestId": "x", "reason": "enough"})
         assert mine.ending()["error"]["code"] == -32800

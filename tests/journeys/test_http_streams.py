@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.harness import read_events
-from tests.journeys.clients import KINDS, Session, names
-from tests.journeys.scripting import Scripted, note, result, rule, said, text, tools
-from tests.journeys.web import Answer, Site, serving
+from tests.journeys.clients import KINDS, SessionClient, names
+from tests.journeys.http_gateway import HttpAnswer, HttpGateway, serving
+from tests.journeys.scripts import Scripted, note, result, rule, said, text, tools
 
 STREAMABLE = ("2025-03-26", "2025-06-18", "2025-11-25")
 CHANGED = "notifications/tools/list_changed"
@@ -36,18 +36,18 @@ def patient(path: Path) -> Scripted:
 
 
 @pytest.fixture
-def slow_site(tmp_path: Path) -> Iterator[Site]:
+def slow_site(tmp_path: Path) -> Iterator[HttpGateway]:
     with serving(tmp_path, {"only": patient(tmp_path).command}) as site:
         yield site
 
 
-def call(session: Session, tool: str) -> Answer:
+def call(session: SessionClient, tool: str) -> HttpAnswer:
     """Start a call that reports progress."""
-    params = {"name": tool, "arguments": {}, "_meta": {"progressToken": tool}}
+    params = {"name": f"only__{tool}", "arguments": {}, "_meta": {"progressToken": tool}}
     return session.start("tools/call", params, id=tool)
 
 
-def cut_after_progress(answer: Answer) -> str:
+def cut_after_progress(answer: HttpAnswer) -> str:
     """Hang up as soon as there was progress; the id to go on from."""
     answer.wait_method("notifications/progress")
     answer.close()
@@ -60,11 +60,11 @@ def cut_after_progress(answer: Answer) -> str:
 
 @pytest.mark.parametrize("revision", STREAMABLE)
 def test_a_cut_does_not_cancel_and_the_answer_waits_for_the_client(
-    slow_site: Site, revision: str
+    slow_site: HttpGateway, revision: str
 ) -> None:
-    session = Session(slow_site, revision)
+    session = SessionClient(slow_site, revision)
     seen = cut_after_progress(call(session, "wait"))
-    assert said(session.call("go")) == "released"
+    assert said(session.call("only__go")) == "released"
     resumed = session.listen(after=seen)
     assert (resumed.status, resumed.kind) == (200, "text/event-stream")
     (answer,) = resumed.rest()
@@ -75,34 +75,36 @@ def test_a_cut_does_not_cancel_and_the_answer_waits_for_the_client(
 
 
 @pytest.mark.parametrize("revision", STREAMABLE)
-def test_a_call_goes_on_where_its_stream_is_taken_up_again(slow_site: Site, revision: str) -> None:
-    session = Session(slow_site, revision)
+def test_a_call_goes_on_where_its_stream_is_taken_up_again(
+    slow_site: HttpGateway, revision: str
+) -> None:
+    session = SessionClient(slow_site, revision)
     resumed = session.listen(after=cut_after_progress(call(session, "wait")))
-    assert said(session.call("go")) == "released"
+    assert said(session.call("only__go")) == "released"
     assert [said(answer) for answer in resumed.rest()] == ["late"]
 
 
-def test_a_stream_can_be_cut_and_taken_up_many_times(slow_site: Site) -> None:
-    session = Session(slow_site)
+def test_a_stream_can_be_cut_and_taken_up_many_times(slow_site: HttpGateway) -> None:
+    session = SessionClient(slow_site)
     seen = cut_after_progress(call(session, "wait"))
     for _ in range(5):
         resumed = session.listen(after=seen)
         assert resumed.status == 200
         resumed.close()
-    assert said(session.call("go")) == "released"
+    assert said(session.call("only__go")) == "released"
     for _ in range(2):  # What has been sent can be asked for again, too.
         assert [said(answer) for answer in session.listen(after=seen).rest()] == ["late"]
 
 
-def test_only_the_events_of_that_stream_come_again(slow_site: Site) -> None:
-    session = Session(slow_site)
+def test_only_the_events_of_that_stream_come_again(slow_site: HttpGateway) -> None:
+    session = SessionClient(slow_site)
     waiting, noisy = call(session, "wait"), call(session, "noisy")
     noisy.wait_method("notifications/progress")
     first = noisy.last_id
     noisy.wait_method("notifications/progress")
     noisy.close()
     seen = cut_after_progress(waiting)
-    assert said(session.call("go")) == "released"
+    assert said(session.call("only__go")) == "released"
     assert [message["id"] for message in session.listen(after=seen).rest()] == ["wait"]
     again = session.listen(after=first)
     (other,) = [again.next()]
@@ -115,8 +117,8 @@ def test_a_call_that_is_cut_before_it_said_anything_can_be_found_again(tmp_path:
         tmp_path, tools("wait"), rule("tools/call", result(text("late")), until=str(gate))
     )
     with serving(tmp_path, {"only": server.command}) as site:
-        session = Session(site, "2025-11-25")
-        answer = session.start("tools/call", {"name": "wait"}, id="w")
+        session = SessionClient(site, "2025-11-25")
+        answer = session.start("tools/call", {"name": "only__wait"}, id="w")
         # This revision's streams begin with an event that says nothing but where they are.
         first = next(answer.events())
         assert first.data == ""
@@ -125,10 +127,10 @@ def test_a_call_that_is_cut_before_it_said_anything_can_be_found_again(tmp_path:
         assert [said(one) for one in session.listen(after=first.id).rest()] == ["late"]
 
 
-def test_a_stream_of_another_session_is_not_to_be_had(slow_site: Site) -> None:
-    mine, stranger = Session(slow_site), Session(slow_site)
+def test_a_stream_of_another_session_is_not_to_be_had(slow_site: HttpGateway) -> None:
+    mine, stranger = SessionClient(slow_site), SessionClient(slow_site)
     seen = cut_after_progress(call(mine, "wait"))
-    assert said(mine.call("go")) == "released"
+    assert said(mine.call("only__go")) == "released"
     theirs = stranger.listen(after=seen)
     assert stranger.delete().status == 200
     assert theirs.rest() == []
@@ -140,11 +142,11 @@ def test_a_stream_of_another_session_is_not_to_be_had(slow_site: Site) -> None:
 
 @pytest.mark.parametrize("revision", STREAMABLE)
 def test_only_the_newest_handshake_revision_gets_events_without_a_message(
-    slow_site: Site, revision: str
+    slow_site: HttpGateway, revision: str
 ) -> None:
-    session = Session(slow_site, revision)
+    session = SessionClient(slow_site, revision)
     streams = [session.listen(), call(session, "wait")]
-    assert said(session.call("go")) == "released"
+    assert said(session.call("only__go")) == "released"
     assert session.delete().status == 200
     empty = [[event for event in stream.events() if not event.data] for stream in streams]
     if revision != "2025-11-25":
@@ -156,10 +158,10 @@ def test_only_the_newest_handshake_revision_gets_events_without_a_message(
 
 
 @pytest.mark.parametrize("revision", STREAMABLE)
-def test_all_event_ids_of_a_session_differ(slow_site: Site, revision: str) -> None:
-    session = Session(slow_site, revision)
+def test_all_event_ids_of_a_session_differ(slow_site: HttpGateway, revision: str) -> None:
+    session = SessionClient(slow_site, revision)
     streams = [call(session, "wait"), call(session, "noisy"), session.listen()]
-    assert said(session.call("go")) == "released"
+    assert said(session.call("only__go")) == "released"
     assert session.delete().status == 200
     ids = [event.id for stream in streams for event in stream.events()]
     assert None not in ids
@@ -171,9 +173,9 @@ def test_all_event_ids_of_a_session_differ(slow_site: Site, revision: str) -> No
 
 @pytest.mark.parametrize(("server", "revision"), [*zip(KINDS, cycle(STREAMABLE), strict=False)])
 def test_changes_and_updates_come_on_the_standalone_stream(
-    site: Site, server: str, revision: str
+    site: HttpGateway, server: str, revision: str
 ) -> None:
-    session = Session(site, revision)
+    session = SessionClient(site, revision)
     alone = session.listen()
     before = names(session)
     uri = f"{server}+demo://counter"
@@ -201,13 +203,13 @@ def test_a_message_goes_to_exactly_one_stream_of_a_session(tmp_path: Path) -> No
         rule("tools/call", *notes, result(text("ok")), where={"name": "stir"}),
     )
     with serving(tmp_path, {"only": server.command}) as site:
-        session, bystander = Session(site), Session(site)
+        session, bystander = SessionClient(site), SessionClient(site)
         streams = [session.listen(), session.listen(), call(session, "wait")]
         quiet = bystander.listen()
         session.request("resources/list")
         for resource in resources:
             session.request("resources/subscribe", {"uri": resource["uri"]})
-        assert said(session.call("stir")) == "ok"
+        assert said(session.call("only__stir")) == "ok"
         assert session.delete().status == 200
         assert bystander.delete().status == 200
         told = [m for stream in streams for m in stream.rest() if m.get("method") == UPDATED]
@@ -229,14 +231,14 @@ def test_what_is_missed_while_the_standalone_stream_is_cut_comes_later(tmp_path:
         rule("tools/call", result(text("ok")), updated(2), updated(3), where={"name": "two"}),
     )
     with serving(tmp_path, {"only": server.command}) as site:
-        session = Session(site)
+        session = SessionClient(site)
         alone = session.listen()
         session.request("resources/list")
         session.request("resources/subscribe", {"uri": "x:r"})
-        session.call("one")
+        session.call("only__one")
         assert alone.wait_method(UPDATED)["params"]["n"] == 1
         alone.close()
-        session.call("two")
+        session.call("only__two")
         again = session.listen(after=alone.last_id)
         assert [again.wait_method(UPDATED)["params"]["n"] for _ in range(2)] == [2, 3]
 
@@ -251,10 +253,10 @@ def test_what_nobody_was_there_for_is_told_when_the_stream_is_opened(tmp_path: P
         rule("resources/read", result({"contents": []})),
     )
     with serving(tmp_path, {"only": server.command}) as site:
-        session = Session(site)
+        session = SessionClient(site)
         session.request("resources/list")
         session.request("resources/subscribe", {"uri": "x:r"})
-        session.call("stir")
+        session.call("only__stir")
         # The server answers in order: with this it has said all of the above.
         session.request("resources/read", {"uri": "x:r"})
         alone = session.listen()
@@ -272,7 +274,7 @@ def test_a_server_hears_of_the_first_follower_and_of_the_last(tmp_path: Path) ->
         rule("resources/unsubscribe", result({})),
     )
     with serving(tmp_path, {"only": server.command}) as site:
-        sessions = [Session(site, revision) for revision in STREAMABLE]
+        sessions = [SessionClient(site, revision) for revision in STREAMABLE]
         sessions[0].request("resources/list")
         for session in sessions:
             assert session.request("resources/subscribe", {"uri": "x:r"})["result"] == {}

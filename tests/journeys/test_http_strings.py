@@ -14,21 +14,28 @@ from typing import Any
 import pytest
 
 from tests.harness import MODERN_META, Message, transparent
-from tests.journeys.behind import Back, Heard, Web, echoing, modern, tool
 from tests.journeys.clients import (
     META,
     Client,
     Kept,
-    Modern,
-    Older,
-    Session,
+    ModernClient,
+    SessionClient,
+    SseClient,
     encoded,
     mirrored,
     names,
     request,
 )
-from tests.journeys.scripting import Scripted, result, rule, said, text
-from tests.journeys.web import EVENTS, JSON, Site, serving
+from tests.journeys.http_gateway import EVENTS, JSON, HttpGateway, serving
+from tests.journeys.scripted_http_server import (
+    ReceivedRequest,
+    Reply,
+    ScriptedHttpServer,
+    echoing,
+    modern,
+    tool,
+)
+from tests.journeys.scripts import Scripted, result, rule, said, text
 from tests.rig.scale import scaled
 
 PIECES = (
@@ -66,7 +73,7 @@ def test_names_and_values_of_any_kind_reach_a_server_in_clean_fields(tmp_path: P
     }
     offers: Message = {"tools": {}, "prompts": {}, "resources": {}}
 
-    def script(heard: Heard, back: Back) -> None:
+    def script(heard: ReceivedRequest, back: Reply) -> None:
         if heard.method in ("prompts/list", "resources/list", "resources/templates/list"):
             member = {"resources/templates/list": "resourceTemplates"}.get(
                 heard.method, heard.method.partition("/")[0]
@@ -77,10 +84,10 @@ def test_names_and_values_of_any_kind_reach_a_server_in_clean_fields(tmp_path: P
 
     texts = oddities(scaled(250, full=10_000), 1)
     with (
-        Web(modern(script, tool("fuzz", schema), capabilities=offers)) as web,
+        ScriptedHttpServer(modern(script, tool("fuzz", schema), capabilities=offers)) as web,
         serving(tmp_path, {"only": {"url": web.url}}, profiles=transparent("only")) as site,
     ):
-        names(Modern(site))
+        names(ModernClient(site))
         line = Kept(site)
         for odd in texts:
             call = {"name": "fuzz", "arguments": {"value": odd}, "_meta": MODERN_META}
@@ -108,7 +115,7 @@ def test_names_and_values_of_any_kind_reach_a_server_in_clean_fields(tmp_path: P
 # Events
 
 
-def breaking(heard: Heard, back: Back) -> None:
+def breaking(heard: ReceivedRequest, back: Reply) -> None:
     """Echoes with raw line breaks wherever JSON allows them, and no needless escapes."""
     words = json.dumps(heard.message["params"]["arguments"]["text"], ensure_ascii=False)
     content = f'[\r{{"type":\n"text",\r\n"text": {words}}}\n\n]'
@@ -117,19 +124,19 @@ def breaking(heard: Heard, back: Back) -> None:
 
 
 @pytest.fixture(scope="module")
-def breaking_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def breaking_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpGateway]:
     with (
-        Web(modern(breaking, "echo")) as web,
+        ScriptedHttpServer(modern(breaking, "echo")) as web,
         serving(tmp_path_factory.mktemp("breaking"), {"only": {"url": web.url}}) as site,
     ):
-        names(Modern(site))
+        names(ModernClient(site))
         yield site
 
 
 @pytest.mark.parametrize("kind", ["modern", "session", "older"])
-def test_every_message_is_one_event_whatever_it_says(breaking_site: Site, kind: str) -> None:
-    session = Session(breaking_site) if kind == "session" else None
-    older = Older(breaking_site) if kind == "older" else None
+def test_every_message_is_one_event_whatever_it_says(breaking_site: HttpGateway, kind: str) -> None:
+    session = SessionClient(breaking_site) if kind == "session" else None
+    older = SseClient(breaking_site) if kind == "older" else None
     for odd in oddities(scaled(100, full=3_400), 2):
         params: Message = {"name": "only__echo", "arguments": {"text": odd}}
         if older is not None:
@@ -172,15 +179,17 @@ def odd_server(tmp_path_factory: pytest.TempPathFactory) -> Scripted:
 
 
 @pytest.fixture(scope="module")
-def odd_site(tmp_path_factory: pytest.TempPathFactory, odd_server: Scripted) -> Iterator[Site]:
+def odd_site(
+    tmp_path_factory: pytest.TempPathFactory, odd_server: Scripted
+) -> Iterator[HttpGateway]:
     with serving(tmp_path_factory.mktemp("names"), {"odd": odd_server.command}) as site:
         yield site
 
 
 def test_every_odd_name_has_a_plain_one_that_leads_to_it_alone(
-    odd_site: Site, odd_server: Scripted
+    odd_site: HttpGateway, odd_server: Scripted
 ) -> None:
-    listed = names(Modern(odd_site))[2:]
+    listed = names(ModernClient(odd_site))[2:]
     assert len(listed) == len(set(map(str.lower, listed))) == len(odd_names())
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in listed)
     line = Kept(odd_site)
@@ -192,8 +201,10 @@ def test_every_odd_name_has_a_plain_one_that_leads_to_it_alone(
     assert called == odd_names()
 
 
-def test_a_name_that_is_only_like_one_leads_nowhere(odd_site: Site, odd_server: Scripted) -> None:
-    listed = set(names(Modern(odd_site)))
+def test_a_name_that_is_only_like_one_leads_nowhere(
+    odd_site: HttpGateway, odd_server: Scripted
+) -> None:
+    listed = set(names(ModernClient(odd_site)))
     line = Kept(odd_site)
     before = len(odd_server.heard("tools/call"))
     strangers = [
@@ -211,24 +222,30 @@ def test_a_name_that_is_only_like_one_leads_nowhere(odd_site: Site, odd_server: 
     assert len(odd_server.heard("tools/call")) == before
 
 
-def test_a_name_of_one_server_alone_is_taken_as_it_is(odd_site: Site, odd_server: Scripted) -> None:
-    line = Kept(odd_site)
-    native = [
-        name for name in odd_names() if name not in ("gateway_status", *names(Modern(odd_site)))
-    ]
-    before = len(odd_server.heard("tools/call"))
-    for name in native:
-        message = request("tools/call", {"name": name, "_meta": MODERN_META})
-        assert said(line.post(message)[1]) == "called", name
+def test_a_name_of_one_server_alone_is_taken_as_it_is_where_it_may_have_no_prefix(
+    tmp_path: Path, odd_server: Scripted
+) -> None:
+    profiles = {"default": {"servers": ["odd"], "prefix": "on-conflict"}}
+    with serving(tmp_path, {"odd": odd_server.command}, profiles=profiles) as site:
+        line = Kept(site)
+        known = ("gateway_status", *names(ModernClient(site)))
+        native = [
+            name for name in odd_names() if name not in known and not name.startswith("odd__")
+        ]
+        before = len(odd_server.heard("tools/call"))
+        for name in native:
+            message = request("tools/call", {"name": name, "_meta": MODERN_META})
+            assert said(line.post(message)[1]) == "called", name
+    assert native
     called = [heard["params"]["name"] for heard in odd_server.heard("tools/call")[before:]]
     assert called == native
 
 
-def clients(site: Site) -> list[Client]:
-    return [Modern(site), Session(site), Older(site)]
+def clients(site: HttpGateway) -> list[Client]:
+    return [ModernClient(site), SessionClient(site), SseClient(site)]
 
 
-def test_all_clients_see_the_same_names(odd_site: Site) -> None:
+def test_all_clients_see_the_same_names(odd_site: HttpGateway) -> None:
     lists: list[Any] = [names(client) for client in clients(odd_site)]
     assert lists[0] == lists[1] == lists[2]
     assert META not in "".join(lists[0])

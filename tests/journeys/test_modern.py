@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.harness import DEMO, MODERN_META, LineClient, Message
-from tests.journeys.scripting import (
+from tests.journeys.scripts import (
     Scripted,
     gateway,
     names,
@@ -133,11 +133,11 @@ def test_logs_reach_only_a_request_that_asked_for_its_level(tmp_path: Path) -> N
         tmp_path, tools("work"), rule("tools/call", log_line("noise"), result(text("ok")))
     )
     with gateway(tmp_path, {"old": server.command}) as opened:
-        quiet = opened.modern("tools/call", {"name": "work"})
-        graver = opened.modern("tools/call", {"name": "work"}, **{f"{META}logLevel": "info"})
+        quiet = opened.modern("tools/call", {"name": "old__work"})
+        graver = opened.modern("tools/call", {"name": "old__work"}, **{f"{META}logLevel": "info"})
         assert said(quiet) == said(graver) == "ok"
         assert not [m for m in opened.seen if m.get("method") == "notifications/message"]
-        opened.modern("tools/call", {"name": "work"}, **{f"{META}logLevel": "debug"})
+        opened.modern("tools/call", {"name": "old__work"}, **{f"{META}logLevel": "debug"})
         assert opened.wait_method("notifications/message")["params"]["data"] == "noise"
 
 
@@ -158,8 +158,8 @@ def test_a_stream_begins_with_what_it_will_tell(tmp_path: Path, id: Any) -> None
             "toolsListChanged": True,
             "resourceSubscriptions": ["demo://counter"],
         }
-        opened.modern("tools/call", {"name": "touch"})
-        opened.modern("tools/call", {"name": "grow"})
+        opened.modern("tools/call", {"name": "a__touch"})
+        opened.modern("tools/call", {"name": "a__grow"})
         told = [
             first,
             opened.wait_method("notifications/resources/updated"),
@@ -207,14 +207,14 @@ def test_a_legacy_server_may_ask_during_a_modern_call(tmp_path: Path) -> None:
     )
     with gateway(tmp_path, {"old": server.command}) as opened:
         asks = {f"{META}clientCapabilities": ASKS_ALL}
-        asked = opened.modern("tools/call", {"name": "ask"}, **asks)["result"]
+        asked = opened.modern("tools/call", {"name": "old__ask"}, **asks)["result"]
         assert asked["resultType"] == "input_required"
         ((key, put),) = asked["inputRequests"].items()
         params = {"message": "?", "mode": "form"}
         assert put == {"method": "elicitation/create", "params": params}
         responses = {key: {"action": "decline"}}
         back = {"inputResponses": responses, "requestState": asked["requestState"]}
-        assert said(opened.modern("tools/call", {"name": "ask", **back}, **asks)) == "went on"
+        assert said(opened.modern("tools/call", {"name": "old__ask", **back}, **asks)) == "went on"
         assert not [m for m in opened.seen if "method" in m and "id" in m]
     (answer,) = server.answers()
     assert (answer["id"], answer["result"]) == ("q", {"action": "decline"})
@@ -240,8 +240,8 @@ def test_a_modern_server_is_told_what_this_request_declared(
     server = modern_server(tmp_path, tools("work"), done)
     with gateway(tmp_path, {"new": server.command}) as opened:
         key = f"{META}clientCapabilities"
-        opened.modern("tools/call", {"name": "work"}, **{key: ASKS_ALL})
-        opened.modern("tools/call", {"name": "work"}, **{key: declared})
+        opened.modern("tools/call", {"name": "new__work"}, **{key: ASKS_ALL})
+        opened.modern("tools/call", {"name": "new__work"}, **{key: declared})
     first, second = server.heard("tools/call")
     assert first["params"]["_meta"][key] == ASKS_ALL
     assert second["params"]["_meta"][key] == declared
@@ -253,7 +253,7 @@ def test_an_extension_the_gateway_does_not_carry_is_not_declared(tmp_path: Path)
     with gateway(tmp_path, {"new": server.command}) as opened:
         declared: Message = {"roots": {}, "extensions": {"vendor/thing": {}}}
         key = f"{META}clientCapabilities"
-        opened.modern("tools/call", {"name": "work"}, **{key: declared})
+        opened.modern("tools/call", {"name": "new__work"}, **{key: declared})
     (call,) = server.heard("tools/call")
     assert call["params"]["_meta"][key] == {"roots": {}}
 
@@ -279,7 +279,7 @@ def test_an_answer_to_nothing_is_not_answered(tmp_path: Path) -> None:
 def test_a_server_that_is_down_is_a_tool_result_the_model_can_read(tmp_path: Path) -> None:
     server = Scripted(tmp_path, tools("work"), rule("tools/call", exit=3))
     with gateway(tmp_path, {"frail": server.command}) as opened:
-        answer = opened.modern("tools/call", {"name": "work"})
+        answer = opened.modern("tools/call", {"name": "frail__work"})
     assert answer["result"]["isError"] is True
     assert answer["result"]["resultType"] == "complete"
     assert "frail" in said(answer)
@@ -303,11 +303,11 @@ def test_a_legacy_client_never_sees_the_words_of_the_newer_era(tmp_path: Path, s
         opened.initialize("2025-11-25", ASKS_ALL)
         for method in LISTS:
             opened.request(method)
-        opened.call("echo", {"text": "hi"})
+        opened.call("demo__echo", {"text": "hi"})
         opened.request("resources/read", {"uri": "demo://greeting"})
         opened.request("prompts/get", {"name": "demo__greet", "arguments": {"name": "you"}})
         opened.request("resources/subscribe", {"uri": "demo://counter"})
-        opened.call("touch")
+        opened.call("demo__touch")
         opened.wait_method("notifications/resources/updated")
         words = (b"resultType", b"ttlMs", b"cacheScope", b"input_required", META.encode())
         assert not [line for line in opened.lines if any(word in line for word in words)]
@@ -318,7 +318,7 @@ def test_progress_and_cancellation_of_a_modern_request(tmp_path: Path) -> None:
     server = Scripted(tmp_path, tools("work"), rule("tools/call", progress))
     with gateway(tmp_path, {"old": server.command}) as opened:
         meta = {**MODERN_META, "progressToken": "mine"}
-        id = opened.start("tools/call", {"name": "work", "_meta": meta})
+        id = opened.start("tools/call", {"name": "old__work", "_meta": meta})
         told = opened.wait_method("notifications/progress")
         assert told["params"] == {"progressToken": "mine", "progress": 1}
         opened.notify("notifications/cancelled", {"requestId": id})

@@ -1,18 +1,22 @@
 """Public names: prefixes, separators, rules, aliases, and names that no model would accept."""
 
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from tests.harness import Message
-from tests.journeys.scripting import (
+from tests.harness import Message, read_events
+from tests.journeys.scripts import (
     Scripted,
+    eventually,
     gateway,
     names,
+    note,
     result,
     rule,
     said,
+    status,
     text,
     tools,
 )
@@ -74,11 +78,145 @@ def test_without_prefixes_names_are_the_servers_own_while_they_are_unique(tmp_pa
         assert said(client.call("send.now")) == "mail"
 
 
-def test_a_native_name_is_accepted_where_one_server_alone_has_it(tmp_path: Path) -> None:
-    with gateway(tmp_path, two_servers(tmp_path), profiles=profile()) as client:
-        assert said(client.call("create_issue")) == "github"
-        assert said(client.call("send")) == "mail"
-        assert client.call("search")["error"]["message"] == "Unknown tool: search"
+def test_a_native_name_is_accepted_only_where_names_may_have_no_prefix(tmp_path: Path) -> None:
+    servers = {
+        slug: Scripted(
+            tmp_path, tools(*natives), rule("tools/call", result(text(slug))), name=slug
+        ).command
+        for slug, natives in (("github", ("x.y", "sha.red")), ("mail", ("sha.red",)))
+    }
+    with gateway(tmp_path, servers, profiles=profile(prefix="on-conflict")) as client:
+        assert said(client.call("x.y")) == "github"
+        assert client.call("sha.red")["error"]["message"] == "Unknown tool: sha.red"
+    with gateway(tmp_path, servers, profiles=profile()) as client:
+        assert client.call("x.y")["error"]["message"] == "Unknown tool: x.y"
+
+
+ABSENCES: dict[str, tuple[list[Message], Message]] = {
+    "starting": ([rule("initialize", until="never")], {}),
+    "down": ([rule("initialize", exit=1)], {}),
+    "dropped": ([tools("other")], {}),
+    "denied": ([tools("echo")], {"tools": {"deny": ["a/echo"]}}),
+}
+
+
+@pytest.mark.parametrize(
+    ("absence", "prefix"),
+    [
+        *product(ABSENCES, ["always", "on-conflict", "never"]),
+        ("not configured", "always"),
+    ],
+)
+def test_no_server_catches_a_call_that_names_another(
+    tmp_path: Path, absence: str, prefix: str
+) -> None:
+    rules, settings = ABSENCES.get(absence, (None, {}))
+    catcher = Scripted(
+        tmp_path,
+        tools("a__echo", "echo"),
+        rule("tools/call", result(text("caught"))),
+        name="b",
+    )
+    servers = {"b": catcher.command}
+    if rules is not None:
+        servers["a"] = Scripted(tmp_path, *rules, name="a").command
+    profiles = {"default": {"servers": [*servers], "prefix": prefix, **settings}}
+    brief = {"listSeconds": 1}
+    with gateway(tmp_path, servers, profiles=profiles, gateway=brief) as client:
+        own = "b__a__echo"
+        eventually(lambda: own in names(client), f"{own} is listed")
+        for name in ("a__echo", "A__echo"):
+            call = client.start("tools/call", {"name": name})
+            assert said(client.call(own)) == "caught"
+            client.notify("notifications/cancelled", {"requestId": call})
+    assert len(catcher.heard("tools/call")) == 2
+
+
+@pytest.mark.parametrize("prefix", ["on-conflict", "never"])
+def test_a_name_never_changes_its_server_while_the_gateway_runs(
+    tmp_path: Path, prefix: str
+) -> None:
+    changed = note("notifications/tools/list_changed")
+    here, gone = (["echo", "b_turn"], ["b_turn"])
+    later = Scripted(
+        tmp_path,
+        tools("a_turn") | {"once": True},
+        tools("a_turn", "echo"),
+        rule("tools/call", changed, result(text("a")), where={"name": "a_turn"}),
+        rule("tools/call", result(text("a"))),
+        name="a",
+    )
+    first = Scripted(
+        tmp_path,
+        tools(*here) | {"once": True, "run": 1},
+        tools(*gone) | {"run": 1},
+        tools(*here),
+        rule("tools/call", changed, result(text("b")), where={"name": "b_turn"}, run=1, once=True),
+        rule("tools/call", where={"name": "b_turn"}, run=1, exit=1),
+        rule("tools/call", result(text("b"))),
+        name="b",
+    )
+    servers = {"a": later.command, "b": first.command}
+    profiles = {"default": {"servers": ["a", "b"], "prefix": prefix, "gatewayTools": False}}
+    with gateway(tmp_path, servers, profiles=profiles) as client:
+        assert names(client) == ["a_turn", "echo", "b_turn"]
+        assert said(client.call("echo")) == "b"
+
+        client.call("a_turn")
+        expected = ["a_turn", "a__echo", "echo", "b_turn"]
+        eventually(lambda: names(client) == expected, "the later one has the longer name")
+        assert [said(client.call(name)) for name in ("echo", "a__echo")] == ["b", "a"]
+
+        client.call("b_turn")
+        expected.remove("echo")
+        eventually(lambda: names(client) == expected, "its first owner has dropped it")
+        assert client.call("echo")["error"]["message"] == "Unknown tool: echo"
+        assert said(client.call("a__echo")) == "a"
+
+        client.call("b_turn")
+        eventually(lambda: "echo" in names(client), "its first owner has started again")
+        assert [said(client.call(name)) for name in ("echo", "a__echo")] == ["b", "a"]
+    [event] = [
+        event
+        for event in read_events(tmp_path / "state")
+        if event["event_type"] == "gateway.name_conflict"
+    ]
+    assert event["metadata"] == {
+        "profile": "default",
+        "server": "a",
+        "list": "tools",
+        "count": 1,
+        "names": ["echo"],
+        "owners": ["b"],
+        "public_names": ["a__echo"],
+    }
+
+
+@pytest.mark.parametrize("prefix", ["on-conflict", "never"])
+def test_the_first_server_has_a_name_however_long_it_takes_to_start(
+    tmp_path: Path, prefix: str
+) -> None:
+    go = tmp_path / "go"
+    slow = Scripted(
+        tmp_path,
+        tools("echo") | {"until": str(go)},
+        rule("tools/call", result(text("slow"))),
+        name="slow",
+    )
+    quick = Scripted(tmp_path, tools("echo"), rule("tools/call", result(text("quick"))), name="q")
+    profiles = {"default": {"servers": ["slow", "quick"], "prefix": prefix}}
+    servers = {"slow": slow.command, "quick": quick.command}
+    with gateway(tmp_path, servers, profiles=profiles) as client:
+        call = client.start("tools/call", {"name": "echo"})
+
+        def told() -> bool:
+            quick = status(client)["backends"]["quick"]
+            return quick["status"] == "running" and "warnings" not in quick
+
+        eventually(told, "the gateway knows what the quick one has")
+        go.touch()
+        assert said(client.answer(call)) == "slow"
+        assert said(client.call("quick__echo")) == "quick"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +240,7 @@ def test_rules_decide_what_is_seen_and_what_can_be_called(
 
 def test_a_hidden_tool_cannot_be_called_by_its_native_name(tmp_path: Path) -> None:
     server = Scripted(tmp_path, tools("open", "shut"), rule("tools/call", result(text("ran"))))
-    for settings in ({}, {"prefix": "never"}):
+    for settings in ({"prefix": "on-conflict"}, {"prefix": "never"}):
         profiles = {
             "default": {"servers": ["only"], "tools": {"deny": ["shut"]}, **settings},
         }

@@ -3,12 +3,12 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from tests.harness import DEMO, LineClient, Message, read_events
-from tests.journeys.scripting import (
+from tests.journeys.scripts import (
     Scripted,
     eventually,
     gateway,
@@ -20,6 +20,7 @@ from tests.journeys.scripting import (
     text,
     tools,
 )
+from tests.rig.small_servers import MINIMAL, python
 
 ABLE: Message = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
 SAMPLED: Message = {
@@ -47,12 +48,14 @@ def refuse(client: LineClient, asked: Message, code: int, message: str) -> None:
     client.send({"jsonrpc": "2.0", "id": asked["id"], "error": error})
 
 
-@pytest.fixture(scope="module", params=["--legacy-only", "--modern-only"])
+@pytest.fixture(scope="module", params=["--legacy-only", "--modern-only", ""])
 def able(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LineClient]:
     """A client that can be asked everything, with a server of either era that does ask."""
-    with gateway(tmp_path_factory.mktemp("able"), {"demo": [*DEMO, request.param]}) as client:
+    with gateway(
+        tmp_path_factory.mktemp("able"), {"demo": [*DEMO, *filter(None, [request.param])]}
+    ) as client:
         client.initialize(capabilities=ABLE)
         yield client
 
@@ -73,12 +76,39 @@ def test_a_question_is_put_and_its_answer_brought_back(
 def test_the_end_of_a_visit_is_told_to_the_client(tmp_path: Path) -> None:
     with gateway(tmp_path, {"demo": [*DEMO, "--legacy-only"]}) as client:
         client.initialize(capabilities=ABLE)
-        call = client.start("tools/call", {"name": "elicit", "arguments": {"kind": "url"}})
+        call = client.start("tools/call", {"name": "demo__elicit", "arguments": {"kind": "url"}})
         asked = client.wait_method("elicitation/create")
         reply(client, asked, {"action": "accept"})
         client.answer(call)
         done = client.wait_method("notifications/elicitation/complete")
     assert done["params"]["elicitationId"] == asked["params"]["elicitationId"]
+
+
+VISITED: Final = (
+    MINIMAL
+    + """
+def visit(message):
+    item = {"mode": "url", "message": "m", "url": "https://example.com/", "elicitationId": "v"}
+    answer(message, error={"code": -32042, "message": "m", "data": {"elicitations": [item]}})
+    done = {"jsonrpc": "2.0", "method": "notifications/elicitation/complete"}
+    print(json.dumps({**done, "params": {"elicitationId": "v"}}), flush=True)
+
+serve(["visit"], visit)
+"""
+)
+
+
+# Not "call": such a connection ends with its call, and nobody is left who could tell.
+@pytest.mark.parametrize("scope", ["shared", "principal", "session"])
+def test_the_end_of_a_visit_is_told_whoever_shares_the_connection(
+    tmp_path: Path, scope: str
+) -> None:
+    command, *args = python(VISITED)
+    with gateway(tmp_path, {"s": {"command": command, "args": args, "scope": scope}}) as client:
+        client.initialize(capabilities=ABLE)
+        assert client.call("s__visit")["error"]["code"] == -32042
+        done = client.wait_method("notifications/elicitation/complete")
+    assert done["params"] == {"elicitationId": "v"}
 
 
 def asking(path: Path, *asked: str, name: str = "scripted", **rest: Any) -> Scripted:
@@ -97,7 +127,7 @@ def test_a_question_and_its_answer_keep_their_bytes(tmp_path: Path) -> None:
     server = asking(tmp_path, question("own id", "sampling/createMessage", params))
     with gateway(tmp_path, {"only": server.command}) as client:
         client.initialize(capabilities=ABLE)
-        call = client.start("tools/call", {"name": "ask"})
+        call = client.start("tools/call", {"name": "only__ask"})
         asked = client.wait_method("sampling/createMessage")
         assert params.encode() in client.lines[-1]
         assert asked["id"] != "own id"
@@ -113,7 +143,7 @@ def test_a_refusal_of_the_client_reaches_the_server_as_it_is(tmp_path: Path) -> 
     server = asking(tmp_path, question(5, "roots/list"))
     with gateway(tmp_path, {"only": server.command}) as client:
         client.initialize(capabilities=ABLE)
-        call = client.start("tools/call", {"name": "ask"})
+        call = client.start("tools/call", {"name": "only__ask"})
         refuse(client, client.wait_method("roots/list"), -32042, "not today")
         assert said(client.answer(call)) == "scripted is satisfied"
     (answer,) = server.answers()
@@ -136,7 +166,7 @@ def test_what_the_client_never_offered_is_refused_for_it(
     server = asking(tmp_path, question(1, method, params))
     with gateway(tmp_path, {"only": server.command}) as client:
         client.initialize(capabilities=capabilities)
-        assert said(client.call("ask")) == "scripted is satisfied"
+        assert said(client.call("only__ask")) == "scripted is satisfied"
         assert not [m for m in client.seen if "method" in m and "id" in m]
     assert server.answers()[0]["error"]["code"] == code
 
@@ -177,7 +207,7 @@ def test_a_question_the_server_takes_back_is_taken_back_from_the_client(tmp_path
     server = asking(tmp_path, question("q", "roots/list"), withdrawal, finished)
     with gateway(tmp_path, {"only": server.command}) as client:
         client.initialize(capabilities=ABLE)
-        assert said(client.call("ask")) == "done without"
+        assert said(client.call("only__ask")) == "done without"
         asked = client.wait_method("roots/list")
         taken = client.wait_method("notifications/cancelled")
         assert taken["params"] == {"requestId": asked["id"], "reason": "never mind"}
@@ -190,7 +220,7 @@ def test_a_question_the_server_takes_back_is_taken_back_from_the_client(tmp_path
 def test_a_cancelled_call_takes_its_question_along(tmp_path: Path) -> None:
     with gateway(tmp_path, {"demo": [*DEMO, "--legacy-only"]}) as client:
         client.initialize(capabilities=ABLE)
-        call = client.start("tools/call", {"name": "elicit"})
+        call = client.start("tools/call", {"name": "demo__elicit"})
         asked = client.wait_method("elicitation/create")
         client.notify("notifications/cancelled", {"requestId": call})
         taken = client.wait_method("notifications/cancelled")
@@ -203,7 +233,7 @@ def test_a_server_that_dies_takes_its_question_back(tmp_path: Path) -> None:
     server = asking(tmp_path, question("q", "roots/list"), exit=1)
     with gateway(tmp_path, {"only": server.command}) as client:
         client.initialize(capabilities=ABLE)
-        assert client.call("ask")["error"]["code"] == -32000
+        assert client.call("only__ask")["error"]["code"] == -32000
         asked = client.wait_method("roots/list")
         taken = client.wait_method("notifications/cancelled")
         assert taken["params"]["requestId"] == asked["id"]
@@ -213,7 +243,7 @@ def test_a_client_that_goes_leaves_no_question_open(tmp_path: Path) -> None:
     server = asking(tmp_path, question("q", "roots/list"))
     with gateway(tmp_path, {"only": server.command}) as client:
         client.initialize(capabilities=ABLE)
-        client.start("tools/call", {"name": "ask"}, id="last")
+        client.start("tools/call", {"name": "only__ask"}, id="last")
         client.wait_method("roots/list")
         # The end of input: nobody can answer any more, and the call is answered all the same.
         assert client.finish() == 0
@@ -233,7 +263,7 @@ def test_progress_of_the_client_on_a_question_reaches_the_server(tmp_path: Path)
     server = asking(tmp_path, question("q", "sampling/createMessage", params))
     with gateway(tmp_path, {"only": server.command}) as client:
         client.initialize(capabilities=ABLE)
-        call = client.start("tools/call", {"name": "ask"})
+        call = client.start("tools/call", {"name": "only__ask"})
         asked = client.wait_method("sampling/createMessage")
         token = asked["params"]["_meta"]["progressToken"]
         assert token != "servers own"
@@ -248,7 +278,7 @@ def test_a_ping_is_answered_in_both_directions(tmp_path: Path) -> None:
     server = asking(tmp_path, question("p", "ping"))
     with gateway(tmp_path, {"only": server.command}) as client:
         client.initialize()
-        assert said(client.call("ask")) == "scripted is satisfied"
+        assert said(client.call("only__ask")) == "scripted is satisfied"
         assert client.request("ping")["result"] == {}
         assert not [m for m in client.seen if m.get("method") == "ping"]
     assert server.answers() == [{"jsonrpc": "2.0", "id": "p", "result": {}}]

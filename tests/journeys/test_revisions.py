@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import pytest
 
-from tests.demo.schema import check_result, check_sent
 from tests.harness import Message
-from tests.journeys.clients import LEGACY, META, MODERN, Modern, Session, request
-from tests.journeys.scripting import (
+from tests.journeys.clients import LEGACY, META, MODERN, ModernClient, SessionClient, request
+from tests.journeys.http_gateway import HttpGateway, serving
+from tests.journeys.scripts import (
     EVERYTHING,
     Scripted,
     failure,
@@ -25,7 +25,7 @@ from tests.journeys.scripting import (
     said,
     text,
 )
-from tests.journeys.web import Site, serving
+from tests.schema import check_result, check_sent
 
 BACKS: Final = ("old", "new")
 NEWER: Final = ("2025-06-18", "2025-11-25")
@@ -37,9 +37,16 @@ CONTENT: Final = [
     {"type": "resource_link", "uri": "a:b", "name": "it", "annotations": {"priority": 1}},
     {"type": "chart", "points": [1, 2]},
 ]
+SUM_SCHEMA: Final[Message] = {
+    "type": "object",
+    "properties": {"sum": {"type": "number"}},
+    "required": ["sum"],
+}
+SUM: Final[Message] = {**text('{"sum": 5}'), "structuredContent": {"sum": 5}}
 TOOLS: Final = [
     {"name": "rich", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}},
     {"name": "odd", "inputSchema": {}, "outputSchema": {"type": "array"}},
+    {"name": "add", "inputSchema": {"type": "object"}, "outputSchema": SUM_SCHEMA},
     *({"name": name, "inputSchema": {"type": "object"}} for name in ("pick", "count", "open")),
 ]
 PROMPT: Final = {"messages": [{"role": "user", "content": block} for block in CONTENT]}
@@ -85,6 +92,7 @@ def legacy_server(path: Path) -> Scripted:
         path,
         rule("tools/list", result({"tools": TOOLS})),
         rule("tools/call", result({"content": CONTENT, **task}), where={"name": "rich"}),
+        rule("tools/call", result(SUM), where={"name": "add"}),
         rule("tools/call", question(7, ASKED, asking), where={"name": "pick"}, keep="call"),
         rule("answer", '{"jsonrpc":"2.0","id":$call,"result":{"content":[]},"vendor":1}'),
         rule("prompts/list", result({"prompts": [{"name": "p"}]})),
@@ -109,12 +117,16 @@ def modern_server(path: Path) -> Scripted:
     discovered: Message = {"supportedVersions": [MODERN], "capabilities": EVERYTHING}
     hints: Message = {"ttlMs": 60_000, "cacheScope": "public"}
     gone = {"code": -32602, "message": "gone", "data": {"uri": "x:/new"}}
+    listed = [{"uri": "x:/new", "name": "x"}, {"uri": "x:/newer", "name": "y"}]
+    about = f'"_meta":{{"{META}subscriptionId":$id}}'
+    told = f'{{"notifications":{{"resourceSubscriptions":["x:/new"]}},{about}}}'
     return Scripted(
         path,
         rule("server/discover", whole(discovered, **hints)),
         rule("initialize", failure({"code": -32601, "message": "no"})),
         rule("tools/list", whole({"tools": TOOLS}, **hints)),
         rule("tools/call", whole({"content": CONTENT}), where={"name": "rich"}),
+        rule("tools/call", whole(SUM), where={"name": "add"}),
         rule(
             "tools/call",
             whole({"content": [], "structuredContent": [1, 2]}),
@@ -139,16 +151,18 @@ def modern_server(path: Path) -> Scripted:
         ),
         rule("prompts/list", whole({"prompts": [{"name": "p"}]}, **hints)),
         rule("prompts/get", whole(PROMPT)),
-        rule("resources/list", whole({"resources": [{"uri": "x:/new", "name": "x"}]}, **hints)),
-        rule("resources/read", failure(gone)),
+        rule("resources/list", whole({"resources": listed}, **hints)),
+        rule("resources/read", failure(gone), where={"uri": "x:/new"}),
+        rule("resources/read", failure({"code": -32002, "message": "gone"})),
         rule("resources/templates/list", whole({"resourceTemplates": []}, **hints)),
+        rule("subscriptions/listen", note("notifications/subscriptions/acknowledged", told)),
         name="new",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    site: Site
+    site: HttpGateway
     old: Scripted
     new: Scripted
 
@@ -159,7 +173,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     path = tmp_path_factory.mktemp("revisions")
     old, new = legacy_server(path), modern_server(path)
     with serving(path, {"old": old.command, "new": new.command}) as site:
-        Modern(site).request("tools/list")
+        ModernClient(site).request("tools/list")
         yield Stage(site, old, new)
 
 
@@ -171,7 +185,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 def test_content_is_told_in_kinds_that_the_clients_revision_has(
     stage: Stage, revision: str, back: str
 ) -> None:
-    client = Session(stage.site, revision)
+    client = SessionClient(stage.site, revision)
 
     for _ in range(2):  # The second one takes a shorter way.
         told = client.call(f"{back}__rich")["result"]
@@ -192,7 +206,7 @@ def test_content_is_told_in_kinds_that_the_clients_revision_has(
 def test_a_modern_client_is_told_everything_but_what_only_sessions_have(
     stage: Stage, back: str
 ) -> None:
-    client = Modern(stage.site)
+    client = ModernClient(stage.site)
 
     for _ in range(2):
         told = client.request("tools/call", calling(f"{back}__rich"))["result"]
@@ -209,17 +223,38 @@ def test_a_modern_client_is_told_everything_but_what_only_sessions_have(
 def test_structured_content_that_is_no_object_is_text_in_a_session(
     stage: Stage, revision: str
 ) -> None:
-    told = Session(stage.site, revision).call("new__odd")["result"]
+    told = SessionClient(stage.site, revision).call("new__odd")["result"]
 
     assert said({"result": told}) == "[1, 2]"
     assert "structuredContent" not in told
+
+
+@pytest.mark.parametrize("back", BACKS)
+@pytest.mark.parametrize("revision", LEGACY)
+def test_a_session_sees_the_schema_of_results_and_structured_content_or_neither(
+    stage: Stage, revision: str, back: str
+) -> None:
+    client = SessionClient(stage.site, revision)
+    knows = revision in NEWER
+
+    (add,) = [
+        tool
+        for tool in client.request("tools/list")["result"]["tools"]
+        if tool["name"] == f"{back}__add"
+    ]
+    assert add.get("outputSchema") == (SUM_SCHEMA if knows else None)
+    for _ in range(2):  # The second one takes a shorter way.
+        answer = client.call(f"{back}__add")
+        assert answer["result"].get("structuredContent") == ({"sum": 5} if knows else None)
+        assert said(answer) == '{"sum": 5}'
+        check_result(revision, "tools/call", answer["result"])
 
 
 @pytest.mark.parametrize("revision", LEGACY)
 def test_lists_have_schemas_of_objects_and_no_hints_in_a_session(
     stage: Stage, revision: str
 ) -> None:
-    told = Session(stage.site, revision).request("tools/list")["result"]
+    told = SessionClient(stage.site, revision).request("tools/list")["result"]
 
     check_result(revision, "tools/list", told, strict=False)
     odd = [tool for tool in told["tools"] if tool["name"].endswith("__odd")]
@@ -229,7 +264,7 @@ def test_lists_have_schemas_of_objects_and_no_hints_in_a_session(
 
 
 def test_a_modern_list_says_nothing_of_tasks_in_sessions(stage: Stage) -> None:
-    told = Modern(stage.site).request("tools/list")["result"]["tools"]
+    told = ModernClient(stage.site).request("tools/list")["result"]["tools"]
 
     assert not [tool for tool in told if "execution" in tool]
     assert [tool["outputSchema"] for tool in told if tool["name"].endswith("__odd")] == [
@@ -239,7 +274,7 @@ def test_a_modern_list_says_nothing_of_tasks_in_sessions(stage: Stage) -> None:
 
 @pytest.mark.parametrize("revision", LEGACY)
 def test_results_that_say_nothing_are_empty(stage: Stage, revision: str) -> None:
-    client = Session(stage.site, revision)
+    client = SessionClient(stage.site, revision)
 
     for method, params in (
         ("ping", None),
@@ -249,7 +284,8 @@ def test_results_that_say_nothing_are_empty(stage: Stage, revision: str) -> None
         ("resources/subscribe", {"uri": "x:/new"}),
         ("resources/unsubscribe", {"uri": "x:/new"}),
     ):
-        assert client.request(method, params)["result"] == {}
+        told = client.request(method, params)
+        assert told.get("result") == {}, (method, params, told)
 
 
 @pytest.mark.parametrize(
@@ -271,11 +307,20 @@ def test_who_skips_the_handshake_is_told_in_the_words_of_the_revision_it_names(
 @pytest.mark.parametrize("back", BACKS)
 def test_a_resource_that_is_gone_has_the_code_of_the_clients_era(stage: Stage, back: str) -> None:
     own = -32002 if back == "old" else -32602
-    for client, code in ((Session(stage.site), -32002), (Modern(stage.site), -32602)):
+    for client, code in ((SessionClient(stage.site), -32002), (ModernClient(stage.site), -32602)):
         error = client.request("resources/read", {"uri": f"x:/{back}"})["error"]
 
         assert (error["code"], error["message"]) == (code, "gone")
         assert error["data"]["originalError"]["code"] == own
+
+
+def test_a_modern_server_with_a_code_of_the_other_era_is_quoted_to_every_client(
+    stage: Stage,
+) -> None:
+    for client in (SessionClient(stage.site), ModernClient(stage.site)):
+        error = client.request("resources/read", {"uri": "x:/newer"})["error"]
+
+        assert (error["code"], error["message"]) == (-32002, "gone")
 
 
 # Questions
@@ -284,7 +329,7 @@ def test_a_resource_that_is_gone_has_the_code_of_the_clients_era(stage: Stage, b
 @pytest.mark.parametrize("back", BACKS)
 @pytest.mark.parametrize("revision", NEWER)
 def test_a_form_is_one_of_the_clients_revision(stage: Stage, revision: str, back: str) -> None:
-    client = Session(stage.site, revision, ABLE)
+    client = SessionClient(stage.site, revision, ABLE)
     answer = client.start("tools/call", calling(f"{back}__pick"))
 
     asked = answer.wait_method(ASKED)
@@ -311,7 +356,7 @@ def test_a_form_is_one_of_the_clients_revision(stage: Stage, revision: str, back
 def test_a_client_whose_revision_has_no_forms_is_not_asked_and_the_server_is_told(
     stage: Stage, revision: str
 ) -> None:
-    client = Session(stage.site, revision, ABLE)
+    client = SessionClient(stage.site, revision, ABLE)
 
     assert "result" in client.call("old__pick")
 
@@ -324,7 +369,7 @@ def test_a_client_whose_revision_has_no_forms_is_not_asked_and_the_server_is_tol
 def test_a_modern_server_is_not_kept_waiting_for_what_its_client_cannot_be_asked(
     stage: Stage,
 ) -> None:
-    client = Session(stage.site, "2025-06-18", ABLE)
+    client = SessionClient(stage.site, "2025-06-18", ABLE)
 
     error = client.call("new__open")["error"]
 
@@ -333,7 +378,7 @@ def test_a_modern_server_is_not_kept_waiting_for_what_its_client_cannot_be_asked
 
 
 def test_a_modern_client_is_asked_in_the_words_of_its_era(stage: Stage) -> None:
-    client = Modern(stage.site, **{META + "clientCapabilities": ABLE})
+    client = ModernClient(stage.site, **{META + "clientCapabilities": ABLE})
 
     told = client.request("tools/call", calling("old__pick"))["result"]
 
@@ -346,7 +391,7 @@ def test_a_modern_client_is_asked_in_the_words_of_its_era(stage: Stage) -> None:
 
 
 def test_an_address_to_open_has_an_id_in_a_session(stage: Stage) -> None:
-    client = Session(stage.site, "2025-11-25", ABLE)
+    client = SessionClient(stage.site, "2025-11-25", ABLE)
     answer = client.start("tools/call", calling("new__open"))
 
     asked = answer.wait_method(ASKED)
@@ -359,12 +404,12 @@ def test_an_address_to_open_has_an_id_in_a_session(stage: Stage) -> None:
 # Progress
 
 
-def test_progress_rises_from_round_to_round(stage: Stage) -> None:
-    client = Session(stage.site, "2025-11-25", ABLE)
+def test_progress_comes_as_the_server_counts_it_in_each_round(stage: Stage) -> None:
+    client = SessionClient(stage.site, "2025-11-25", ABLE)
     answer = client.start("tools/call", calling("new__count", progressToken="t"))
 
     client.reply(answer.wait_method(ASKED), ACCEPTED)
     answer.ending()
 
     reports = [told["params"] for told in answer.seen if told.get("method") == PROGRESS]
-    assert reports == [{"progressToken": "t", "progress": number} for number in (1, 2, 3)]
+    assert reports == [{"progressToken": "t", "progress": number} for number in (1, 2, 1, 2, 3)]

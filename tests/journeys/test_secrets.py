@@ -20,11 +20,17 @@ from typing import Final
 import pytest
 
 from tests.harness import WAIT_SECONDS, Message
-from tests.journeys.behind import Back, Heard, Script, Web, modern
-from tests.journeys.clients import Modern, Session, calling, hello, mirrored, request
-from tests.journeys.scripting import Scripted, failure, note, result, rule, said, text, tools
-from tests.journeys.web import JSON, Site, serving
-from tests.record.plants import KINDS
+from tests.journeys.clients import ModernClient, SessionClient, calling, hello, mirrored, request
+from tests.journeys.http_gateway import JSON, HttpGateway, serving
+from tests.journeys.scripted_http_server import (
+    ReceivedRequest,
+    Reply,
+    Script,
+    ScriptedHttpServer,
+    modern,
+)
+from tests.journeys.scripts import Scripted, failure, note, result, rule, said, text, tools
+from tests.record.planted_secrets import KINDS
 
 LEVELS: Final = ("off", "shape", "full")
 PAGE: Final = 1000
@@ -87,7 +93,7 @@ class Garden:
 class Follower:
     """Reads a stream in a thread, for as long as it lasts."""
 
-    def __init__(self, site: Site, path: str) -> None:
+    def __init__(self, site: HttpGateway, path: str) -> None:
         self._answer = site.send("GET", None, [("Accept", "text/event-stream")], path)
         assert self._answer.status == 200
         self._lines: list[str] = []
@@ -113,7 +119,7 @@ def test_no_secret_is_in_any_record_at_any_level(level: str, tmp_path: Path) -> 
     fields = garden.plant("header field of the configuration", bare=True)
     environ = garden.plant("environment of the server")
     shown: dict[str, str] = {}
-    with Web(modern(web_server(garden), "echo")) as web:
+    with ScriptedHttpServer(modern(web_server(garden), "echo")) as web:
         servers = {
             "leaky": {
                 "command": leaky.command[0],
@@ -208,7 +214,7 @@ def web_server(garden: Garden) -> Script:
     """Says back what header fields it was sent, and fails with secrets."""
     bodies = iter(garden.plant("body of an HTTP error"))
 
-    def call(heard: Heard, back: Back) -> None:
+    def call(heard: ReceivedRequest, back: Reply) -> None:
         if heard.message["params"]["arguments"].get("fail"):
             back.whole(500, f"a web error {next(bodies)}".encode(), "text/plain")
         else:
@@ -218,15 +224,15 @@ def web_server(garden: Garden) -> Script:
     return call
 
 
-def talk(site: Site, garden: Garden, environ: list[str]) -> None:
+def talk(site: HttpGateway, garden: Garden, environ: list[str]) -> None:
     """Say every secret at every place that a client has."""
-    session = Session(site)
+    session = SessionClient(site)
     for n, words in enumerate(garden.plant("progress token")):
         meta = {"progressToken": f"{n} {words}"}
         assert "result" in session.request("tools/call", calling("leaky__say", {"n": n}, meta))
         assert "error" in session.call("leaky__fail", {"n": n})
         assert session.call("leaky__err", {"n": n})["result"]["isError"]
-    for client in (session, Modern(site)):
+    for client in (session, ModernClient(site)):
         for words in (*garden.plant("argument"), *environ):
             assert said(client.call("leaky__hear", {"an argument": words, words: 1})) == "heard"
         for words in garden.plant("baggage"):
@@ -240,14 +246,14 @@ def talk(site: Site, garden: Garden, environ: list[str]) -> None:
         for words in garden.plant("cursor"):
             client.request("tools/list", {"cursor": f"a cursor {words}"})
     by_wire(site, session, garden)
-    asker = Modern(site)
+    asker = ModernClient(site)
     echoed = said(asker.call("web__echo"))
     assert echoed.count("an echoed field") > len(garden.plant("nothing"))
     for _ in KINDS:
         asker.call("web__echo", {"fail": True})
 
 
-def by_wire(site: Site, session: Session, garden: Garden) -> None:
+def by_wire(site: HttpGateway, session: SessionClient, garden: Garden) -> None:
     """What only raw requests can say."""
     for words in garden.plant("method"):
         assert "error" in session.request(words)
@@ -260,7 +266,9 @@ def by_wire(site: Site, session: Session, garden: Garden) -> None:
         site.post(request("initialize", told)).rest()
     for words in garden.plant("no JSON"):
         site.post(b'{"jsonrpc":"2.0","id":1,"method":' + words.encode(), *session.fields).text()
-    message = request("tools/call", {**calling("leaky__hear", {}, {}), "_meta": Modern(site).meta})
+    message = request(
+        "tools/call", {**calling("leaky__hear", {}, {}), "_meta": ModernClient(site).meta}
+    )
     for words in garden.plant("header field", line=True):
         for name in (
             "Authorization",
@@ -282,9 +290,9 @@ def request_target(words: str) -> str:
     return "".join(letter for letter in words if letter.isalnum() or letter in "-._~:/@!$&*+=")
 
 
-def asked(site: Site) -> dict[str, str]:
+def asked(site: HttpGateway) -> dict[str, str]:
     """What the gateway answers to those who ask about it."""
-    client = Session(site)
+    client = SessionClient(site)
     shown = {path: get(site, path) for path in PLAIN_PAGES}
     shown["gateway_status"] = json.dumps(client.call("gateway_status"))
     shown["get_events"] = json.dumps(client.call("get_events", {"limit": 1000}))
@@ -296,7 +304,7 @@ def asked(site: Site) -> dict[str, str]:
     return shown
 
 
-def get(site: Site, path: str) -> str:
+def get(site: HttpGateway, path: str) -> str:
     """The text of a page, in characters and not in their numbers."""
     answer = site.send("GET", None, [("Accept", JSON)], path)
     assert answer.status == 200, path
@@ -304,7 +312,7 @@ def get(site: Site, path: str) -> str:
     return words if path == "/metrics" else json.dumps(json.loads(words), ensure_ascii=False)
 
 
-def pages(site: Site, path: str) -> Iterator[str]:
+def pages(site: HttpGateway, path: str) -> Iterator[str]:
     """Every page of a list."""
     cursor = ""
     while True:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.harness import DEMO, Message, read_events, transparent
-from tests.journeys.scripting import (
+from tests.journeys.scripts import (
     Scripted,
     eventually,
     gateway,
@@ -123,7 +123,7 @@ def test_older_clients_get_newer_content_in_kinds_they_know(tmp_path: Path) -> N
             ("2025-11-25", ["audio", "resource_link"]),
         ):
             client.initialize(revision)
-            told = client.call("new")["result"]
+            told = client.call("only__new")["result"]
             assert [block["type"] for block in told["content"]] == [*kinds, "text"], revision
             assert told["content"][-1]["text"] == "[1]"
             assert "structuredContent" not in told
@@ -133,7 +133,7 @@ def test_cancelling_a_call_reaches_its_server_under_the_servers_own_id(tmp_path:
     server = Scripted(tmp_path, tools("wait"), rule("tools/call"))
     with gateway(tmp_path, {"only": server.command}) as client:
         client.initialize()
-        ids = [client.start("tools/call", {"name": "wait"}) for _ in range(3)]
+        ids = [client.start("tools/call", {"name": "only__wait"}) for _ in range(3)]
         second = server.wait_heard("tools/call", 2)["id"]
         server.wait_heard("tools/call", 3)
         client.notify("notifications/cancelled", {"requestId": ids[1], "reason": "enough"})

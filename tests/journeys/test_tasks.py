@@ -2,11 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.journeys.scripting import said
-from tests.journeys.tasking import (
+from tests.harness import DEMO, Message
+from tests.journeys.http_gateway import HttpGateway, serving
+from tests.journeys.scripts import said
+from tests.journeys.task_clients import (
     ABLE,
     BACKS,
     RELATED,
@@ -18,12 +22,12 @@ from tests.journeys.tasking import (
     look,
     modern,
     site_with_tasks,
+    wait_status,
 )
-from tests.journeys.web import Site
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpGateway]:
     with site_with_tasks(tmp_path_factory.mktemp("tasks")) as there:
         yield there
 
@@ -32,7 +36,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("server", BACKS)
-def test_a_modern_client_gets_a_task_and_in_the_end_its_result(site: Site, server: str) -> None:
+def test_a_modern_client_gets_a_task_and_in_the_end_its_result(
+    site: HttpGateway, server: str
+) -> None:
     client = modern(site)
 
     made = brew(client, f"{server}__brew_only", cups=2)["result"]
@@ -47,14 +53,11 @@ def test_a_modern_client_gets_a_task_and_in_the_end_its_result(site: Site, serve
 
 
 @pytest.mark.parametrize("server", BACKS)
-def test_a_modern_client_answers_what_a_task_waits_for(site: Site, server: str) -> None:
+def test_a_modern_client_answers_what_a_task_waits_for(site: HttpGateway, server: str) -> None:
     client = modern(site, **ABLE)
     id = brew(client, f"{server}__brew_only", cups=2, ask=True)["result"]["taskId"]
 
-    for _ in range(1000):
-        task = look(client, id)
-        if task["status"] == "input_required":
-            break
+    task = wait_status(client, id, "input_required")
     ((key, entry),) = task["inputRequests"].items()
     assert entry["method"] == "elicitation/create"
     assert "_meta" not in entry["params"]
@@ -70,7 +73,7 @@ def test_a_modern_client_answers_what_a_task_waits_for(site: Site, server: str) 
     ("how", "status"), [("fail", "completed"), ("broken", "failed")], ids=["fails", "breaks"]
 )
 def test_a_modern_client_is_told_failures_of_tools_from_those_of_requests(
-    site: Site, server: str, how: str, status: str
+    site: HttpGateway, server: str, how: str, status: str
 ) -> None:
     client = modern(site)
     id = brew(client, f"{server}__brew_only", cups=1, **{how: True})["result"]["taskId"]
@@ -81,7 +84,7 @@ def test_a_modern_client_is_told_failures_of_tools_from_those_of_requests(
 
 
 @pytest.mark.parametrize("server", BACKS)
-def test_a_modern_client_cancels_a_task(site: Site, server: str) -> None:
+def test_a_modern_client_cancels_a_task(site: HttpGateway, server: str) -> None:
     client = modern(site)
     id = brew(client, f"{server}__brew_only", hold=True)["result"]["taskId"]
     assert look(client, id)["status"] == "working"
@@ -93,7 +96,7 @@ def test_a_modern_client_cancels_a_task(site: Site, server: str) -> None:
 
 @pytest.mark.parametrize("server", BACKS)
 def test_a_client_that_takes_no_tasks_gets_the_result_as_if_there_were_none(
-    site: Site, server: str
+    site: HttpGateway, server: str
 ) -> None:
     for client in (modern(site, tasks=False), legacy(site, "2025-06-18")):
         answer = brew(client, f"{server}__brew_only", cups=2)
@@ -105,7 +108,7 @@ def test_a_client_that_takes_no_tasks_gets_the_result_as_if_there_were_none(
 
 @pytest.mark.parametrize("server", BACKS)
 def test_a_client_that_takes_no_tasks_is_asked_what_the_task_waits_for(
-    site: Site, server: str
+    site: HttpGateway, server: str
 ) -> None:
     call = {"name": f"{server}__brew_only", "arguments": {"cups": 2, "ask": True}}
     client = modern(site, tasks=False, **ABLE)
@@ -129,7 +132,7 @@ def test_a_client_that_takes_no_tasks_is_asked_what_the_task_waits_for(
 
 @pytest.mark.parametrize("server", BACKS)
 def test_the_client_of_a_session_gets_a_task_and_in_the_end_its_result(
-    site: Site, server: str
+    site: HttpGateway, server: str
 ) -> None:
     client = legacy(site)
 
@@ -148,7 +151,7 @@ def test_the_client_of_a_session_gets_a_task_and_in_the_end_its_result(
 
 @pytest.mark.parametrize("server", BACKS)
 def test_the_client_of_a_session_is_asked_while_it_waits_for_the_result(
-    site: Site, server: str
+    site: HttpGateway, server: str
 ) -> None:
     client = legacy(site, **ABLE)
     id = brew(client, f"{server}__brew", cups=2, ask=True)["result"]["task"]["taskId"]
@@ -162,7 +165,9 @@ def test_the_client_of_a_session_is_asked_while_it_waits_for_the_result(
 
 
 @pytest.mark.parametrize("server", BACKS)
-def test_in_a_session_the_failure_of_a_tool_is_that_of_its_task(site: Site, server: str) -> None:
+def test_in_a_session_the_failure_of_a_tool_is_that_of_its_task(
+    site: HttpGateway, server: str
+) -> None:
     client = legacy(site)
     id = brew(client, f"{server}__brew", fail=True)["result"]["task"]["taskId"]
 
@@ -171,7 +176,7 @@ def test_in_a_session_the_failure_of_a_tool_is_that_of_its_task(site: Site, serv
 
 
 @pytest.mark.parametrize("server", BACKS)
-def test_in_a_session_a_task_is_cancelled_at_once_and_once(site: Site, server: str) -> None:
+def test_in_a_session_a_task_is_cancelled_at_once_and_once(site: HttpGateway, server: str) -> None:
     client = legacy(site)
     id = brew(client, f"{server}__brew", hold=True)["result"]["task"]["taskId"]
 
@@ -180,7 +185,7 @@ def test_in_a_session_a_task_is_cancelled_at_once_and_once(site: Site, server: s
     assert client.request("tasks/cancel", {"taskId": id})["error"]["code"] == -32602
 
 
-def test_a_tool_that_is_no_task_refuses_to_be_one(site: Site) -> None:
+def test_a_tool_that_is_no_task_refuses_to_be_one(site: HttpGateway) -> None:
     client = legacy(site)
     for tool in ("old__echo", "plain__echo"):
         params = {"name": tool, "arguments": {"text": "x"}, "task": {}}
@@ -193,7 +198,7 @@ def test_a_tool_that_is_no_task_refuses_to_be_one(site: Site) -> None:
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 def test_a_client_that_does_not_declare_tasks_may_not_ask_about_them(
-    site: Site, method: str
+    site: HttpGateway, method: str
 ) -> None:
     id = brew(modern(site), "new__brew")["result"]["taskId"]
     params = {"taskId": id, "inputResponses": {}}
@@ -205,7 +210,7 @@ def test_a_client_that_does_not_declare_tasks_may_not_ask_about_them(
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
-def test_an_id_that_was_never_given_is_not_found(site: Site, method: str) -> None:
+def test_an_id_that_was_never_given_is_not_found(site: HttpGateway, method: str) -> None:
     client = modern(site)
     id = brew(client, "new__brew", hold=True)["result"]["taskId"]
 
@@ -214,7 +219,7 @@ def test_an_id_that_was_never_given_is_not_found(site: Site, method: str) -> Non
         assert (error["code"], error["message"][:14]) == (-32602, "Task not found")
 
 
-def test_both_eras_are_told_that_there_are_tasks(site: Site) -> None:
+def test_both_eras_are_told_that_there_are_tasks(site: HttpGateway) -> None:
     declared = legacy(site).opened["capabilities"]
     assert declared["tasks"] == {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
     discovered = modern(site).request("server/discover")["result"]["capabilities"]
@@ -223,7 +228,7 @@ def test_both_eras_are_told_that_there_are_tasks(site: Site) -> None:
 
 
 @pytest.mark.parametrize("server", BACKS)
-def test_a_modern_client_listens_for_a_task(site: Site, server: str) -> None:
+def test_a_modern_client_listens_for_a_task(site: HttpGateway, server: str) -> None:
     client = modern(site)
     id = brew(client, f"{server}__brew_only", hold=True)["result"]["taskId"]
     stream = client.listen(taskIds=[id, "made-up"])
@@ -235,3 +240,44 @@ def test_a_modern_client_listens_for_a_task(site: Site, server: str) -> None:
     told = next(m for m in messages if m["method"] == "notifications/tasks")["params"]
     assert (told["taskId"], told["status"]) == (id, "cancelled")
     stream.close()
+
+
+# A server that is shown as it is, to clients of the other era.
+
+
+def as_it_is(server: str) -> Message:
+    return {"default": {"servers": [server], "transparent": True}}
+
+
+def test_a_session_is_told_of_the_tasks_of_a_modern_server_in_its_own_words(
+    tmp_path: Path,
+) -> None:
+    servers = {"new": [*DEMO, "--tasks", "--modern-only"]}
+    with serving(tmp_path, servers, profiles=as_it_is("new")) as site:
+        client = legacy(site)
+        declared = client.opened["capabilities"]
+        assert declared["tasks"] == {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+        assert "extensions" not in declared
+        made = brew(client, "brew_only", cups=2)["result"]["task"]
+        ended(client, made["taskId"])
+        result = client.request("tasks/result", {"taskId": made["taskId"]})
+        assert "cup" in said(result)
+
+        # No revision before it has tasks, and none has the extension.
+        before: Any = legacy(site, "2025-06-18").opened["capabilities"]
+        assert not before.keys() & {"tasks", "extensions"}
+
+
+def test_a_modern_client_is_told_of_the_tasks_of_a_session_in_its_own_words(
+    tmp_path: Path,
+) -> None:
+    servers = {"old": [*DEMO, "--tasks", "--legacy-only"]}
+    with serving(tmp_path, servers, profiles=as_it_is("old")) as site:
+        client = modern(site)
+        declared = client.request("server/discover")["result"]["capabilities"]
+        assert declared["extensions"] == {TASKS: {}}
+        assert "tasks" not in declared
+        client.request("tools/list")
+        made = brew(client, "brew_only", cups=2)["result"]
+        assert made["resultType"] == "task"
+        assert "cup" in said(ended(client, made["taskId"]))

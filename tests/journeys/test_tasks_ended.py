@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from anyport.gateway.fleet import STOP_SECONDS_MAX
-from tests.demo.http.driver import HttpDemo
+from anyport.gateway.servers import STOP_SECONDS_MAX
 from tests.harness import DEMO, Message, gateway
-from tests.journeys.clients import META, Modern, Session
-from tests.journeys.scripting import said
-from tests.journeys.tasking import (
+from tests.journeys.clients import META, ModernClient, SessionClient
+from tests.journeys.http_gateway import HttpGateway, serving
+from tests.journeys.scripts import said
+from tests.journeys.task_clients import (
     ABLE,
     BACKS,
     RELATED,
@@ -24,12 +24,13 @@ from tests.journeys.tasking import (
     look,
     modern,
     site_with_tasks,
+    wait_status,
 )
-from tests.journeys.web import Site, serving
+from tests.peers.http_driver import HttpDemo
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpGateway]:
     with site_with_tasks(tmp_path_factory.mktemp("tasks")) as there:
         yield there
 
@@ -39,7 +40,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.mark.parametrize("server", ["old", "http-old"])
 def test_the_progress_of_a_task_is_told_under_the_token_of_its_call(
-    site: Site, server: str
+    site: HttpGateway, server: str
 ) -> None:
     """ "The progress token ... MUST remain valid throughout the task's lifetime"."""
     client = legacy(site, **ABLE)
@@ -66,7 +67,9 @@ def test_the_progress_of_a_task_is_told_under_the_token_of_its_call(
 
 
 @pytest.mark.parametrize("server", ["old", "http-old"])
-def test_a_client_that_takes_no_task_hears_how_far_it_has_come(site: Site, server: str) -> None:
+def test_a_client_that_takes_no_task_hears_how_far_it_has_come(
+    site: HttpGateway, server: str
+) -> None:
     for client in (modern(site, tasks=False), legacy(site, "2025-06-18", **ABLE)):
         answer = client.call(f"{server}__brew_only", {"cups": 3}, progressToken="mine")
 
@@ -81,7 +84,7 @@ def test_a_client_that_takes_no_task_hears_how_far_it_has_come(site: Site, serve
 
 @pytest.mark.parametrize("server", BACKS)
 def test_who_hangs_up_while_waiting_neither_cancels_the_task_nor_loses_its_result(
-    site: Site, server: str
+    site: HttpGateway, server: str
 ) -> None:
     client = legacy(site, **ABLE)
     id = brew(client, f"{server}__brew", cups=2, ask=True)["result"]["task"]["taskId"]
@@ -100,7 +103,7 @@ def test_who_hangs_up_while_waiting_neither_cancels_the_task_nor_loses_its_resul
 
 
 @pytest.mark.parametrize("server", BACKS)
-def test_who_cancels_the_waiting_does_not_cancel_the_task(site: Site, server: str) -> None:
+def test_who_cancels_the_waiting_does_not_cancel_the_task(site: HttpGateway, server: str) -> None:
     client = legacy(site, **ABLE)
     id = brew(client, f"{server}__brew", hold=True)["result"]["task"]["taskId"]
     waiting = client.start("tasks/result", {"taskId": id}, id="waiting")
@@ -112,7 +115,7 @@ def test_who_cancels_the_waiting_does_not_cancel_the_task(site: Site, server: st
 
 
 @pytest.mark.parametrize(("server", "status"), [("old", "failed"), ("new", "working")])
-def test_the_tasks_of_a_session_end_with_it(site: Site, server: str, status: str) -> None:
+def test_the_tasks_of_a_session_end_with_it(site: HttpGateway, server: str, status: str) -> None:
     """Those of a modern server belong to whoever has the id, whatever the session."""
     first, second = legacy(site, **ABLE), legacy(site, **ABLE)
     id = brew(first, f"{server}__brew", hold=True)["result"]["task"]["taskId"]
@@ -120,11 +123,7 @@ def test_the_tasks_of_a_session_end_with_it(site: Site, server: str, status: str
 
     first.delete().close()
 
-    for _ in range(1000):
-        task = look(second, id)
-        if task["status"] == status:
-            break
-    assert task["status"] == status
+    task = wait_status(second, id, status)
     if status == "failed":
         assert "session" in task["statusMessage"]
         error = second.request("tasks/result", {"taskId": id})["error"]
@@ -159,8 +158,8 @@ def test_a_gateway_stops_although_tasks_go_on(tmp_path: Path, era: str, how: str
 # What tools say of tasks.
 
 
-def test_a_session_is_told_which_tools_may_be_tasks(site: Site) -> None:
-    def supports(client: Modern | Session) -> dict[str, Any]:
+def test_a_session_is_told_which_tools_may_be_tasks(site: HttpGateway) -> None:
+    def supports(client: ModernClient | SessionClient) -> dict[str, Any]:
         tools = client.request("tools/list")["result"]["tools"]
         return {tool["name"]: tool.get("execution", {}).get("taskSupport") for tool in tools}
 
@@ -176,7 +175,7 @@ def test_a_session_is_told_which_tools_may_be_tasks(site: Site) -> None:
         assert set(supports(client).values()) == {None}
 
 
-def test_any_tool_of_a_modern_server_may_be_a_task_of_a_session(site: Site) -> None:
+def test_any_tool_of_a_modern_server_may_be_a_task_of_a_session(site: HttpGateway) -> None:
     client = legacy(site)
     params = {"name": "new__echo", "arguments": {"text": "x"}, "task": {"ttl": 60_000}}
     task = client.request("tools/call", params)["result"]["task"]
@@ -187,7 +186,7 @@ def test_any_tool_of_a_modern_server_may_be_a_task_of_a_session(site: Site) -> N
 
 
 @pytest.mark.parametrize("server", ["old", "http-old"])
-def test_what_a_model_may_say_meanwhile_is_passed_on(site: Site, server: str) -> None:
+def test_what_a_model_may_say_meanwhile_is_passed_on(site: HttpGateway, server: str) -> None:
     for client in (legacy(site), modern(site)):
         made = brew(client, f"{server}__brew_only")["result"]
 

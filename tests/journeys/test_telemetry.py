@@ -9,10 +9,10 @@ import pytest
 
 from tests.gateway.collector import CLIENT, SERVER, Collector, attributes, collecting
 from tests.harness import MODERN_META, Message, gateway, read_events
-from tests.journeys.behind import Script, Web, legacy, modern, saying
-from tests.journeys.clients import MODERN, Session, request
-from tests.journeys.scripting import Scripted, eventually, result, rule, text, tools
-from tests.journeys.web import Field, Site, serving
+from tests.journeys.clients import MODERN, SessionClient, request
+from tests.journeys.http_gateway import Field, HttpGateway, serving
+from tests.journeys.scripted_http_server import Script, ScriptedHttpServer, legacy, modern, saying
+from tests.journeys.scripts import Scripted, eventually, result, rule, text, tools
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +88,7 @@ def test_a_call_without_a_trace_begins_one_that_the_server_joins(
 def test_over_http_a_trace_travels_in_header_fields(
     tmp_path: Path, collector: Collector, era: Any, revision: str
 ) -> None:
-    with Web(era(saying("ok"), "work")) as web:
+    with ScriptedHttpServer(era(saying("ok"), "work")) as web:
         settings = {"endpoint": collector.url}
         with serving(tmp_path, {"s": {"url": web.url}}, telemetry=settings) as site:
             call(site, revision, *TRACED)
@@ -109,8 +109,8 @@ def test_over_http_a_trace_travels_in_header_fields(
 def test_without_telemetry_a_clients_trace_reaches_the_server_and_no_other_does(
     tmp_path: Path, script: Script
 ) -> None:
-    with Web(script) as web, serving(tmp_path, {"s": {"url": web.url}}) as site:
-        session = Session(site, "2025-06-18")
+    with ScriptedHttpServer(script) as web, serving(tmp_path, {"s": {"url": web.url}}) as site:
+        session = SessionClient(site, "2025-06-18")
         session.fields += TRACED
         session.call("s__work")
         session.fields = session.fields[: -len(TRACED)]
@@ -126,10 +126,10 @@ def test_without_telemetry_a_clients_trace_reaches_the_server_and_no_other_does(
             assert b"traceparent" not in heard.body
 
 
-def call(site: Site, revision: str, *fields: Field) -> None:
+def call(site: HttpGateway, revision: str, *fields: Field) -> None:
     """Call the tool as a client of that revision, with these header fields besides its own."""
     if revision != MODERN:
-        session = Session(site, revision)
+        session = SessionClient(site, revision)
         session.fields += fields
         assert "result" in session.call("s__work")
         return
@@ -203,7 +203,7 @@ HEARD_TRACE: Final = {"valid", "capitals", "future", "long-state", "baggage"}
 
 
 def test_whatever_header_fields_say_a_server_gets_a_valid_trace_or_none(tmp_path: Path) -> None:
-    with Web(modern(saying("ok"), "work")) as web:
+    with ScriptedHttpServer(modern(saying("ok"), "work")) as web:
         with serving(tmp_path, {"s": {"url": web.url}}) as site:
             for fields in HEADS.values():
                 call(site, MODERN, *fields)

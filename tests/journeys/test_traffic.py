@@ -7,21 +7,20 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from anyport.cli.recorded import Asked, Own
-from anyport.record.detail import Detail
-from anyport.record.har import Har
-from anyport.record.row import Row
-from tests.demo.http.driver import HttpDemo
+from anyport.cli.connect.traffic import FilterQuery, LocalTraffic
+from anyport.record.har import HarWriter
+from anyport.record.traffic import Detail, Row
 from tests.harness import DEMO
-from tests.journeys.clients import Modern, Session, names
-from tests.journeys.web import Site, serving
+from tests.journeys.clients import ModernClient, SessionClient, names
+from tests.journeys.http_gateway import HttpGateway, serving
+from tests.peers.http_driver import HttpDemo
 from tests.record.test_har import SCHEMA
 
 FULL = {"record": {"capture": "full"}}
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpGateway]:
     """A legacy server on pipes, a modern one over HTTP, and all that is said is kept."""
     folder = tmp_path_factory.mktemp("traffic")
     with HttpDemo("--modern-only") as new:
@@ -30,15 +29,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             "new": {"url": f"http://127.0.0.1:{new.port}/mcp"},
         }
         with serving(folder, servers, **FULL) as site:
-            names(Modern(site))
+            names(ModernClient(site))
             yield site
 
 
-def details(site: Site, *words: str) -> list[Detail]:
-    return list(Own(site.state).everything(Asked(words)))
+def details(site: HttpGateway, *words: str) -> list[Detail]:
+    return list(LocalTraffic(site.state).all_details(FilterQuery(words)))
 
 
-def last(site: Site, *words: str) -> Detail:
+def last(site: HttpGateway, *words: str) -> Detail:
     return details(site, *words)[-1]
 
 
@@ -54,8 +53,8 @@ def payloads(detail: Detail, kind: str) -> list[Any]:
     ]
 
 
-def test_an_exchange_between_the_eras_has_both_its_sides(site: Site) -> None:
-    Session(site, "2025-06-18").call("new__echo", {"text": "between"})
+def test_an_exchange_between_the_eras_has_both_its_sides(site: HttpGateway) -> None:
+    SessionClient(site, "2025-06-18").call("new__echo", {"text": "between"})
     detail = last(site, "tool:echo", "text:between")
     row = detail.row
 
@@ -74,8 +73,8 @@ def test_an_exchange_between_the_eras_has_both_its_sides(site: Site) -> None:
     assert times.gateway_ms <= times.total_ms
 
 
-def test_progress_and_questions_stand_between_in_the_order_of_time(site: Site) -> None:
-    client = Session(site, capabilities={"elicitation": {}})
+def test_progress_and_questions_stand_between_in_the_order_of_time(site: HttpGateway) -> None:
+    client = SessionClient(site, capabilities={"elicitation": {}})
     answer = client.start(
         "tools/call",
         {"name": "old__elicit", "arguments": {}, "_meta": {"progressToken": 1}},
@@ -103,21 +102,21 @@ def test_progress_and_questions_stand_between_in_the_order_of_time(site: Site) -
     ],
 )
 def test_whose_error_it_was_is_told(
-    site: Site, tool: str, arguments: dict[str, Any], outcome: str, status: str
+    site: HttpGateway, tool: str, arguments: dict[str, Any], outcome: str, status: str
 ) -> None:
-    Session(site).call(f"old__{tool}", arguments)
+    SessionClient(site).call(f"old__{tool}", arguments)
     row = last(site, "kind:exchange", f"tool:{tool}", "server:old").row
     assert (row.outcome, row.status) == (outcome, status)
 
 
-def test_an_unknown_tool_is_the_gateways_error(site: Site) -> None:
-    Session(site).call("old__nonsense")
+def test_an_unknown_tool_is_the_gateways_error(site: HttpGateway) -> None:
+    SessionClient(site).call("old__nonsense")
     row = last(site, "method:tools/call", "status:error", "-server:*").row
     assert row.outcome == "gateway_error"
 
 
-def test_lists_handshakes_and_notices_are_traffic_too(site: Site) -> None:
-    Session(site).request("ping")
+def test_lists_handshakes_and_notices_are_traffic_too(site: HttpGateway) -> None:
+    SessionClient(site).request("ping")
     rows = [detail.row for detail in details(site)]
 
     methods = {(row.kind, row.method) for row in rows}
@@ -129,10 +128,10 @@ def test_lists_handshakes_and_notices_are_traffic_too(site: Site) -> None:
     assert {"old", "new"} <= {row.server for row in own}
 
 
-def test_the_archive_of_a_session_is_valid_and_has_both_http_legs(site: Site) -> None:
-    Session(site).call("new__echo", {"text": "archived"})
-    har = Har("1")
-    written = (har.piece(detail) for detail in details(site))
+def test_the_archive_of_a_session_is_valid_and_has_both_http_legs(site: HttpGateway) -> None:
+    SessionClient(site).call("new__echo", {"text": "archived"})
+    har = HarWriter("1")
+    written = (har.encode_entries(detail) for detail in details(site))
     document = json.loads(har.opening + b"".join(written) + har.closing)
 
     jsonschema_rs.validator_for(SCHEMA, validate_formats=True).validate(document)
@@ -145,12 +144,12 @@ def test_the_archive_of_a_session_is_valid_and_has_both_http_legs(site: Site) ->
     assert entries[0]["startedDateTime"] <= entries[1]["startedDateTime"]
 
 
-def test_the_api_and_the_files_tell_the_same_rows(site: Site) -> None:
-    Session(site).call("old__echo", {"text": "same"})
+def test_the_api_and_the_files_tell_the_same_rows(site: HttpGateway) -> None:
+    SessionClient(site).call("old__echo", {"text": "same"})
     status, page = site.there.get("/api/v1/traffic?limit=1000&filter=tool:echo")
 
     assert status == 200
-    rows = Own(site.state).newest(Asked(("tool:echo",)), 1000)
+    rows = LocalTraffic(site.state).newest(FilterQuery(("tool:echo",)), 1000)
     assert [row["id"] for row in page["rows"]] == [row.id for row in rows]
     status, told = site.there.get(f"/api/v1/traffic/{rows[-1].id}")
     assert status == 200
@@ -164,7 +163,7 @@ def test_each_capture_level_keeps_what_it_says(tmp_path_factory: pytest.TempPath
         for slug in ("off", "shape", "full")
     }
     with serving(folder, servers) as site:
-        client = Session(site)
+        client = SessionClient(site)
         for slug in servers:
             client.call(f"{slug}__echo", {"text": f"said-{slug}"})
         found = {slug: last(site, "tool:echo", f"server:{slug}") for slug in servers}
@@ -180,7 +179,7 @@ def test_each_capture_level_keeps_what_it_says(tmp_path_factory: pytest.TempPath
     assert b"said-off" not in kept
 
 
-def test_a_row_says_nothing_that_is_not_in_its_event(site: Site) -> None:
+def test_a_row_says_nothing_that_is_not_in_its_event(site: HttpGateway) -> None:
     for detail in details(site):
         told: Row = detail.row
         event = json.loads(bytes(detail.event or b""))

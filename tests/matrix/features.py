@@ -1,4 +1,4 @@
-"""What is tried in every pair of ways: one function for each feature.
+"""What is tried between every two endpoints: one function for each feature.
 
 A function drives the client, looks at all that comes, and says what the caller got: `WORKS`, or
 one of the other words here. It does not know what was to be expected.
@@ -9,15 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from anyport.demo.media import PNG_BASE64, WAV_BASE64
-from anyport.demo.questions import CONSENT_URL
-from anyport.demo.resources import COUNTER, GREETING, ITEM_TEMPLATE, LOGO
-from anyport.demo.tools import TOOLS
 from tests.cli.running import wait_until
 from tests.harness import Message
-from tests.matrix.hall import FILLERS, Visit
-from tests.matrix.parties import CONSENT, FORM, ROOTS, SAMPLED, Party, Told
-from tests.matrix.ways import Way
+from tests.matrix.clients import CONSENT, FORM, ROOTS, SAMPLED, MatrixClient, ReceivedMessages
+from tests.matrix.endpoints import Endpoint
+from tests.matrix.environment import FILLERS, MatrixClients
+from tests.peers.demo.media import PNG_BASE64, WAV_BASE64
+from tests.peers.demo.questions import CONSENT_URL
+from tests.peers.demo.resources import COUNTER, GREETING, ITEM_TEMPLATE, LOGO
+from tests.peers.demo.tools import TOOLS
 
 WORKS: Final = "works"
 SERVER_CANNOT_ASK: Final = "server cannot ask"
@@ -41,11 +41,11 @@ _APPLE: Final = "demo://items/apple"
 class Cell:
     """One client and one server."""
 
-    def __init__(self, visit: Visit, server: Way) -> None:
-        self.visit = visit
+    def __init__(self, clients: MatrixClients, server: Endpoint) -> None:
+        self.clients = clients
         self.server = server
-        self.client = visit.way
-        self.party = visit.party(server)
+        self.client = clients.endpoint
+        self.mcp_client = clients.mcp_client(server)
 
     def name(self, native: str) -> str:
         """The public name of a tool or a prompt."""
@@ -53,14 +53,14 @@ class Cell:
 
     def uri(self, native: str) -> str:
         """The public URI of a resource; all servers of the matrix claim the same ones."""
-        return native if self.visit.alone else f"{self.server.slug}+{native}"
+        return native if self.clients.alone else f"{self.server.slug}+{native}"
 
-    def call(self, tool: str, **arguments: object) -> Told:
-        return self.party.call(self.name(tool), arguments)
+    def call(self, tool: str, **arguments: object) -> ReceivedMessages:
+        return self.mcp_client.call(self.name(tool), arguments)
 
     def listed(self, kind: str, method: str = "") -> list[Message]:
         """A whole list, as many pages as it has."""
-        pages = _pages(self.party, method or f"{kind}/list")
+        pages = _pages(self.mcp_client, method or f"{kind}/list")
         return [entry for page in pages for entry in page[kind]]
 
     def tools(self) -> set[str]:
@@ -69,12 +69,12 @@ class Cell:
         return {n.removeprefix(self.name("")) for n in names if n.startswith(self.name(""))}
 
 
-def _pages(party: Party, method: str) -> list[Message]:
+def _pages(mcp_client: MatrixClient, method: str) -> list[Message]:
     """All pages of a list; from the beginning again if the list changes in the meantime."""
     pages: list[Message] = []
     while not pages or "nextCursor" in pages[-1]:
         params = {"cursor": pages[-1]["nextCursor"]} if pages else {}
-        told = party.exchange(method, params)
+        told = mcp_client.exchange(method, params)
         if pages and told.ending.get("error", {}).get("code") == -32602:
             pages = []
         else:
@@ -100,9 +100,11 @@ def _call(cell: Cell) -> str:
         words = f"zwölf Boxkämpfer\n\ndata: 狐 \u2028 🦊 {number}"
         assert cell.call("echo", text=words).text == words
     prompt = {"name": cell.name("greet"), "arguments": {"name": "Ada", "style": "pirate"}}
-    (said,) = cell.party.exchange("prompts/get", prompt).result["messages"]
+    (said,) = cell.mcp_client.exchange("prompts/get", prompt).result["messages"]
     assert said["content"]["text"] == "Greet Ada in a pirate manner."
-    (read,) = cell.party.exchange("resources/read", {"uri": cell.uri(GREETING)}).result["contents"]
+    (read,) = cell.mcp_client.exchange("resources/read", {"uri": cell.uri(GREETING)}).result[
+        "contents"
+    ]
     assert read["uri"] == cell.uri(GREETING)
     assert read["text"].startswith("Hello")
     return WORKS
@@ -112,7 +114,7 @@ def _progress(cell: Cell) -> str:
     """Progress arrives under the client's own token, in order, and only if it was asked for."""
     for token in ("a token", 7):
         arguments = {"seconds": 0, "steps": 3}
-        told = cell.party.call(cell.name("slow"), arguments, token=token)
+        told = cell.mcp_client.call(cell.name("slow"), arguments, token=token)
         assert told.text == "Done after 3 steps."
         reports = told.of("notifications/progress")
         assert [report["progress"] for report in reports] == [1, 2, 3]
@@ -124,30 +126,30 @@ def _progress(cell: Cell) -> str:
 
 def _cancel(cell: Cell) -> str:
     """A call that is cancelled ends at the server, and the next one works."""
-    before = cell.visit.cancellations(cell.server)
-    cell.party.cancelled(cell.name("slow"), {"seconds": 60, "steps": 6000})
-    cell.visit.wait_cancelled(cell.server, before)
+    before = cell.clients.cancellations(cell.server)
+    cell.mcp_client.cancelled(cell.name("slow"), {"seconds": 60, "steps": 6000})
+    cell.clients.wait_cancelled(cell.server, before)
     assert cell.call("echo", text="and on").text == "and on"
     if cell.client.transport == "http":
         # A response in a session ends only with an answer, and this is it.
-        assert all(answer["error"]["code"] == -32800 for answer in cell.party.late)
+        assert all(answer["error"]["code"] == -32800 for answer in cell.mcp_client.late)
     else:
-        assert not cell.party.late
+        assert not cell.mcp_client.late
     return WORKS
 
 
 def _log(cell: Cell) -> str:
     """A log message arrives if it is at the level that the client asked for, and otherwise not."""
 
-    def logged(level: str, wanted: str) -> Told:
+    def logged(level: str, wanted: str) -> ReceivedMessages:
         arguments = {"level": level, "text": f"at {level}"}
-        told = cell.party.call(cell.name("log"), arguments, level=wanted)
+        told = cell.mcp_client.call(cell.name("log"), arguments, level=wanted)
         assert told.text == f"Logged at {level}."
         return told
 
     quiet = logged("info", "warning")
     for level in ("error", "debug"):
-        message = cell.party.log_of(logged(level, level))
+        message = cell.mcp_client.log_of(logged(level, level))
         assert (message["level"], message["data"]) == (level, f"at {level}")
         assert message["logger"] == f"{cell.server.slug}/demo"
     assert not quiet.of("notifications/message")
@@ -156,29 +158,29 @@ def _log(cell: Cell) -> str:
 
 def _list_change(cell: Cell) -> str:
     """A tool that appears or vanishes is told to the client, and the next list says so, too."""
-    with cell.party.following():
+    with cell.mcp_client.following():
         cell.tools()  # Who has never seen the list need not hear that it has changed.
         vanishes = "isError" not in cell.call("shrink").result
         if not vanishes:
             wait_until(lambda: "grown_1" not in cell.tools())
             assert cell.call("grow").text == "Added grown_1."
-        cell.party.wait_news(CHANGED)
+        cell.mcp_client.wait_news(CHANGED)
         while ("grown_1" in cell.tools()) is vanishes:
-            cell.party.wait_news(CHANGED)
+            cell.mcp_client.wait_news(CHANGED)
     return WORKS
 
 
 def _subscription(cell: Cell) -> str:
     """A change of a resource is told to a client that follows it, until it no longer does."""
     counter, apple = cell.uri(COUNTER), cell.uri(_APPLE)
-    with cell.party.following(counter):
+    with cell.mcp_client.following(counter):
         cell.call("touch", uri=_APPLE)
         cell.call("touch")
-        assert cell.party.wait_news(UPDATED)["uri"] == counter
-    with cell.party.following(apple):
+        assert cell.mcp_client.wait_news(UPDATED)["uri"] == counter
+    with cell.mcp_client.following(apple):
         cell.call("touch")
         cell.call("touch", uri=_APPLE)
-        assert cell.party.wait_news(UPDATED)["uri"] == apple
+        assert cell.mcp_client.wait_news(UPDATED)["uri"] == apple
     return WORKS
 
 
@@ -221,11 +223,11 @@ def _elicitation_url(cell: Cell) -> str:
         return got
     if cell.client.revision == URL_ERRORS:
         same = asked["elicitationId"]
-        cell.party.wait_news(OPENED, lambda told: told["elicitationId"] == same)
+        cell.mcp_client.wait_news(OPENED, lambda told: told["elicitationId"] == same)
 
     page = {"mode": "url", "elicitationId": "e", "url": CONSENT_URL, "message": "First this."}
     given = {"code": -32042, "message": "Not yet", "data": {"elicitations": [page]}}
-    told = cell.party.attempt("tools/call", {"name": cell.name("error"), "arguments": given})
+    told = cell.mcp_client.attempt("tools/call", {"name": cell.name("error"), "arguments": given})
     if cell.client.modern:
         (question,) = told.result["inputRequests"].values()
         assert (question["params"]["mode"], question["params"]["url"]) == ("url", CONSENT_URL)
@@ -233,7 +235,7 @@ def _elicitation_url(cell: Cell) -> str:
         assert told.error["code"] == -32042
         assert told.error["data"]["elicitations"] == [page]
     else:
-        assert "address" in told.error["message"]
+        assert "URL" in told.error["message"]
     return got
 
 
@@ -255,21 +257,21 @@ def _completion(cell: Cell) -> str:
         (of_template, "id", "ap", ["apple", "apricot"]),
     ):
         params = {"ref": ref, "argument": {"name": name, "value": value}}
-        completion = cell.party.exchange("completion/complete", params).result["completion"]
+        completion = cell.mcp_client.exchange("completion/complete", params).result["completion"]
         assert completion["values"] == found
     return WORKS
 
 
 def _pagination(cell: Cell) -> str:
     """Lists of many pages, the server's and the gateway's, are read to their end."""
-    party = cell.visit.party()
-    pages = _pages(party, "tools/list")
+    mcp_client = cell.clients.mcp_client()
+    pages = _pages(mcp_client, "tools/list")
     names = [tool["name"] for page in pages for tool in page["tools"]]
     assert len(pages) == 2
     assert len(names) == len(set(names))
     # The server has several pages too, the second of which it calls "".
     assert cell.name(f"tool_{FILLERS - 1:04}") in names
-    refused = party.exchange("tools/list", {"cursor": "nobody's"}).error
+    refused = mcp_client.exchange("tools/list", {"cursor": "nobody's"}).error
     assert refused["code"] == -32602
     return WORKS
 
@@ -289,7 +291,9 @@ def _error(cell: Cell) -> str:
     oldest = cell.client.revision == "2024-11-05"
     assert unknown["code"] == (-32601 if oldest else -32602)
 
-    missing = cell.party.exchange("resources/read", {"uri": cell.uri("demo://items/plum")}).error
+    missing = cell.mcp_client.exchange(
+        "resources/read", {"uri": cell.uri("demo://items/plum")}
+    ).error
     assert missing["code"] == (-32602 if cell.client.modern else -32002)
     return WORKS
 
@@ -298,7 +302,7 @@ def _binary(cell: Cell) -> str:
     """A picture, a sound and a binary resource arrive byte for byte."""
     (picture,) = cell.call("image").result["content"]
     assert picture == {"type": "image", "data": PNG_BASE64, "mimeType": "image/png"}
-    (logo,) = cell.party.exchange("resources/read", {"uri": cell.uri(LOGO)}).result["contents"]
+    (logo,) = cell.mcp_client.exchange("resources/read", {"uri": cell.uri(LOGO)}).result["contents"]
     assert logo == {"uri": cell.uri(LOGO), "mimeType": "image/png", "blob": PNG_BASE64}
     (sound,) = cell.call("audio").result["content"]
     if sound["type"] == "audio":
@@ -322,7 +326,7 @@ def _structured(cell: Cell) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """Something that two parties can do together."""
+    """Something that a client and a server can do together."""
 
     name: str
     attempt: Callable[[Cell], str]

@@ -7,9 +7,9 @@ what belongs to the other era is looked for by name.
 import json
 from typing import Any, Final
 
-from tests.demo import schema
+from tests import schema
 from tests.harness import Message
-from tests.matrix.ways import MODERN, REVISIONS
+from tests.matrix.endpoints import MODERN, REVISIONS
 
 META: Final = "io.modelcontextprotocol/"
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.matrix.cells import every_cell
-from tests.matrix.rules import RULES
+from tests.matrix.exceptions import RULES
 from tools.compatibility import PAGE, main, page, read_cells
 
 

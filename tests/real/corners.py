@@ -2,7 +2,7 @@
 
 A *corner* is a server on one SDK and one transport, a *guest* a client on one SDK that comes over
 one. A guest takes the same steps at each corner it visits. Where a feature cannot be between two of
-them, `obstacle` says why. What must be seen of the others is in `sights.py`.
+them, `obstacle` says why. What must be seen of the others is in `expectations.py`.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ def obstacle(feature: str, guest: Guest, corner: Corner) -> str | None:
         case "subscription", "fm":
             return "nobody can subscribe to resources of FastMCP"
         case "subscription", "py2" if not modern:
-            if corner.transport != "http":  # There a modern connection is open to the same process.
+            # A gateway over HTTP has a modern connection to the same process, if that has a URL.
+            if corner.transport != "http" or guest.transport == "stdio":
                 return "this SDK announces changes of resources to modern clients only"
     return None
 
@@ -156,10 +157,9 @@ def spoken(guest: Guest, corner: Corner) -> str:
     """The revision in which the gateway calls a server for this guest.
 
     It shakes hands with a server of both eras for a legacy client that can be asked, if that gives
-    it a session: `ts2` keeps none over HTTP. A gateway on stdio has the one connection for all.
+    it a session: `ts2` keeps none over HTTP.
     """
-    shakes_hands = guest.revision != MODERN and guest.transport != "stdio"
-    if corner.revision == MODERN and shakes_hands and corner.slug != "ts2-http":
+    if corner.revision == MODERN != guest.revision and corner.slug != "ts2-http":
         return "2025-11-25"
     return corner.revision
 

@@ -62,7 +62,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from tests.rig.toxic import deserted
+from tests.rig.toxic_proxy import deserted
 
 Observation = dict[str, Any]
 Step = Mapping[str, Any]
@@ -71,10 +71,10 @@ HERE: Final = Path(__file__).parent
 HOME: Final = HERE.parent.parent / ".real"
 NODE_MODULES: Final = HOME / "node" / "node_modules"
 
-RUN_SECONDS_MAX: Final = 120
+RUN_SECONDS_MAX: Final = 300
 """A client on a busy machine starts two interpreters and a server, then waits for those."""
 
-LISTENING_SECONDS_MAX: Final = 30
+LISTENING_SECONDS_MAX: Final = 120
 """A server on a busy machine takes seconds to import what it needs."""
 
 _MODERN: Final = "2026-07-28"
@@ -139,8 +139,8 @@ def server(name: str, place: Path | None = None) -> list[str]:
             return ["env", no_node, _python_server(name), *options]
         case "old_python":
             return [_python("sdk-old"), str(HERE / "servers" / "old_python.py")]
-        case "modern_python":
-            return [_python("sdk2"), str(HERE / "servers" / "modern_python.py")]
+        case "modern_python" | "growing_py2":
+            return [_python("sdk2"), str(HERE / "servers" / f"{name}.py")]
     sdk, _, transport = name.rpartition("-")
     if sdk in CORNERS and transport == "stdio":
         return corner(sdk, name, "stdio")
@@ -157,7 +157,7 @@ def listening(*names: str) -> Iterator[dict[str, str]]:
     with ExitStack() as stack:
         ports = {name: stack.enter_context(_listening(name)) for name in names}
         for name, port in ports.items():
-            _wait_listening(name, port)
+            wait_listening(name, port)
         yield {
             name: f"http://127.0.0.1:{port}/{'sse' if name.endswith('-sse') else 'mcp'}"
             for name, port in ports.items()
@@ -280,7 +280,8 @@ def _listening_server(name: str, port: str) -> list[str]:
     raise LookupError(f"no listening server is called {name!r}")
 
 
-def _wait_listening(name: str, port: int) -> None:
+def wait_listening(name: str, port: int) -> None:
+    """Wait until a server listens."""
     deadline = time.monotonic() + LISTENING_SECONDS_MAX
     while True:
         with socket.socket() as caller:
@@ -298,8 +299,13 @@ _ENVIRONMENTS: Final = {
     "py2": "sdk2",
     "fm": "fastmcp",
 }
-_PYTHONS: Final = (*_ENVIRONMENTS.values(), "servers")
+_PYTHONS: Final = (*_ENVIRONMENTS.values(), "servers", "interaction")
 _PACKAGES: Final = {"ts1-0": "sdk-1-0", "ts1": "@modelcontextprotocol/sdk"}
+
+
+def pushing() -> list[str]:
+    """The command line of a server of both eras that does in sessions what it can only there."""
+    return [_python("sdk2"), str(HERE / "servers" / "pushing_py2.py")]
 
 
 def corner(sdk: str, *arguments: str) -> list[str]:

@@ -26,7 +26,7 @@ from tests.harness import MODERN_META, WAIT_SECONDS, Message, transparent, write
 from tests.journeys.verbatim_server import members
 from tests.real import rig
 from tests.real.conftest import LIST_SECONDS
-from tests.real.twice import (
+from tests.real.session_steps import (
     ANSWERS,
     CAPABILITIES,
     EVERYTHING,

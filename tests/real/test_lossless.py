@@ -16,7 +16,7 @@ from tests.harness import LineClient, Message, gateway, transparent
 from tests.journeys.verbatim_server import items, members
 from tests.real import rig
 from tests.real.conftest import LIST_SECONDS
-from tests.real.twice import (
+from tests.real.session_steps import (
     ANSWERS,
     CAPABILITIES,
     EVERYTHING,

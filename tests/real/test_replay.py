@@ -7,6 +7,7 @@ be the same twice, ids and times, and every replay says that it passed that over
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -104,6 +105,7 @@ def test_what_a_server_asked_in_between_is_answered_as_before(tmp_path: Path, cl
 def test_files_are_read_again(tmp_path: Path, folder: Path) -> None:
     servers = {"files": rig.server("filesystem", folder)}
     place = _Place(tmp_path, servers)
+    place.meet()
     with gateway(tmp_path, servers, **SETTINGS) as client:
         client.initialize()
         for name in ("hello.txt", "nothing.txt"):
@@ -146,12 +148,21 @@ class _Place:
 
     def __init__(self, folder: Path, servers: Mapping[str, Message | list[str]]) -> None:
         config = write_config(folder, servers, **SETTINGS)
-        self._options = ["--config", str(config), "--state-dir", str(folder / "state")]
+        self._state = folder / "state"
+        self._options = ["--config", str(config), "--state-dir", str(self._state)]
         self._file = folder / "export.jsonl"
 
     @property
     def gateway(self) -> list[str]:
         return [sys.executable, "-m", "anyport", "stdio", *self._options]
+
+    def meet(self) -> None:
+        """See the servers once, unrecorded: what `initialize` declares depends on that."""
+        run = self._run("tools")
+        assert run.returncode == 0, run.stderr
+        for kept in self._state.iterdir():
+            if kept.is_dir() and kept.name != "lists":
+                shutil.rmtree(kept)
 
     def export(self) -> None:
         run = self._run("export", "-o", str(self._file))

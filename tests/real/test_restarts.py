@@ -12,7 +12,7 @@ import pytest
 
 from tests.harness import write_config
 from tests.real import rig
-from tests.rig.relay_race import LEGACY, activated, race
+from tests.rig.takeovers import LEGACY, activated, takeovers
 
 pytestmark = pytest.mark.real
 
@@ -57,7 +57,7 @@ def check(seen: list[rig.Observation]) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_client_whose_gateway_is_replaced_goes_on(client: str, tmp_path: Path) -> None:
-    with race(tmp_path, {"s": LEGACY}) as running:
+    with takeovers(tmp_path, {"s": LEGACY}) as running:
         check(visit(client, running.port, running.upgrade))
 
 

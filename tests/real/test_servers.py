@@ -20,15 +20,17 @@ from tests.real.conftest import LIST_SECONDS
 pytestmark = pytest.mark.real
 
 PATIENT = {"listSeconds": LIST_SECONDS}
-ERAS = {
-    "time": ("modern", "2026-07-28"),
-    "git": ("modern", "2026-07-28"),
-    "fetch": ("modern", "2026-07-28"),
-    "everything": ("legacy", "2025-11-25"),
-    "filesystem": ("legacy", "2025-11-25"),
-    "memory": ("legacy", "2025-11-25"),
-    "old": ("legacy", "2024-11-05"),
-    "modern": ("modern", "2026-07-28"),
+MODERN = ("modern", "2026-07-28")
+LEGACY = ("legacy", "2025-11-25")
+ERAS = {  # In front of a modern client, and of a legacy one.
+    "time": (MODERN, LEGACY),
+    "git": (MODERN, LEGACY),
+    "fetch": (MODERN, LEGACY),
+    "everything": (LEGACY, LEGACY),
+    "filesystem": (LEGACY, LEGACY),
+    "memory": (LEGACY, LEGACY),
+    "old": (("legacy", "2024-11-05"), ("legacy", "2024-11-05")),
+    "modern": (MODERN, LEGACY),
 }
 Servers = dict[str, Message | list[str]]
 
@@ -42,16 +44,30 @@ def house(tmp_path: Path, everyone: Servers) -> Iterator[LineClient]:
         yield client
 
 
-def test_every_server_is_met_in_its_own_era_at_the_first_start(house: LineClient) -> None:
+def test_every_server_is_met_in_the_era_of_a_legacy_client(house: LineClient) -> None:
     backends = _backends(house)
 
-    assert {slug: (one["era"], one["revision"]) for slug, one in backends.items()} == ERAS
+    assert {slug: (one["era"], one["revision"]) for slug, one in backends.items()} == {
+        slug: legacy for slug, (_, legacy) in ERAS.items()
+    }
     assert {one["restarts"] for one in backends.values()} == {0}
     assert {one["last_error"] for one in backends.values()} == {None}
     assert {one["noise_lines"] for one in backends.values()} == {0}
     assert min(one["tool_count"] for one in backends.values()) > 0
     # What servers say for other ears, or in answer to the gateway, does not reach the client.
     assert [message["method"] for message in house.seen if "method" in message] == []
+
+
+def test_every_server_is_met_in_the_newest_era_it_has_by_a_modern_client(
+    tmp_path: Path, everyone: Servers
+) -> None:
+    with gateway(tmp_path, everyone, gateway=PATIENT) as client:
+        client.modern("tools/list")
+        told = json.loads(_text(client.modern("tools/call", {"name": "gateway_status"})))
+
+    assert {slug: (one["era"], one["revision"]) for slug, one in told["backends"].items()} == {
+        slug: modern for slug, (modern, _) in ERAS.items()
+    }
 
 
 def test_the_first_list_does_not_wait_for_the_slowest(tmp_path: Path, everyone: Servers) -> None:

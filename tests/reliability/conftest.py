@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.rig.fsshim import Shim
+from tests.rig.faulty_disk import FaultyDisk
+from tests.rig.http_probe import HttpProbe, http_probe
 from tests.rig.probe import Probe, watched
-from tests.rig.serving import Served, served
 
 Watch = Callable[..., AbstractContextManager[Probe]]
-Serve = Callable[..., AbstractContextManager[Served]]
+Serve = Callable[..., AbstractContextManager[HttpProbe]]
 
 
 @pytest.fixture
@@ -24,13 +24,13 @@ def watch(tmp_path: Path) -> Watch:
 @pytest.fixture
 def serve(tmp_path: Path) -> Serve:
     """Starts a gateway over HTTP under the same watch."""
-    return partial(served, tmp_path)
+    return partial(http_probe, tmp_path)
 
 
 @pytest.fixture
-def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shim:
+def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FaultyDisk:
     """Spoils the disk and the clock of the gateways that the test starts."""
-    shim = Shim(tmp_path, tmp_path / "state")
+    shim = FaultyDisk(tmp_path, tmp_path / "state")
     for name, value in shim.environ.items():
         monkeypatch.setenv(name, value)
     return shim

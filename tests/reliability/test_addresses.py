@@ -12,10 +12,10 @@ from typing import Any, Final
 import pytest
 
 from tests.harness import Message
-from tests.journeys.behind import Back, Heard, Web, modern
-from tests.journeys.clients import META, Modern, Session
-from tests.journeys.web import Site, serving
-from tests.rig.scenes import MINIMAL, python
+from tests.journeys.clients import META, ModernClient, SessionClient
+from tests.journeys.http_gateway import HttpGateway, serving
+from tests.journeys.scripted_http_server import ReceivedRequest, Reply, ScriptedHttpServer, modern
+from tests.rig.small_servers import MINIMAL, python
 
 pytestmark = pytest.mark.slow
 
@@ -90,7 +90,7 @@ serve(["open"], use)
 """A legacy server that wants an address opened: it asks, or fails with an error that says so."""
 
 
-def newer(heard: Heard, back: Back) -> None:
+def newer(heard: ReceivedRequest, back: Reply) -> None:
     """A modern server that wants the same."""
     params = heard.message.get("params", {})
     given = params.get("arguments")
@@ -110,9 +110,9 @@ def newer(heard: Heard, back: Back) -> None:
         back.result(heard, {"resultType": "input_required", "inputRequests": wanted})
 
 
-def told_to_modern(site: Site, message: Message) -> tuple[list[Message], list[Message]]:
+def told_to_modern(site: HttpGateway, message: Message) -> tuple[list[Message], list[Message]]:
     """All that a client without a session gets, and what it is asked; it agrees to everything."""
-    client = Modern(site, **{CAPABILITIES: ABLE})
+    client = ModernClient(site, **{CAPABILITIES: ABLE})
     answer = client.request("tools/call", message)
     result = answer.get("result", {})
     asked = result.get("inputRequests", {})
@@ -124,7 +124,9 @@ def told_to_modern(site: Site, message: Message) -> tuple[list[Message], list[Me
     return told, list(asked.values())
 
 
-def told_to_session(session: Session, message: Message) -> tuple[list[Message], list[Message]]:
+def told_to_session(
+    session: SessionClient, message: Message
+) -> tuple[list[Message], list[Message]]:
     """The same for a client with one."""
     asked, answer = [], session.start("tools/call", message)
     for each in answer.messages():
@@ -136,13 +138,13 @@ def told_to_session(session: Session, message: Message) -> tuple[list[Message], 
 
 @pytest.mark.parametrize("client", ["2026-07-28", "2025-11-25", "2025-06-18"])
 def test_no_address_is_passed_on_that_is_none_to_open(tmp_path: Path, client: str) -> None:
-    with Web(modern(newer, "open")) as web:
+    with ScriptedHttpServer(modern(newer, "open")) as web:
         servers: dict[str, Any] = {"old": python(ASKER), "new": {"url": web.url}}
         with serving(tmp_path, servers) as site:
             if client == "2026-07-28":
                 ask = partial(told_to_modern, site)
             else:
-                ask = partial(told_to_session, Session(site, client, ABLE))
+                ask = partial(told_to_session, SessionClient(site, client, ABLE))
             for server, way in product(("old", "new"), ("ask", "error")):
                 for url in BAD:
                     arguments = {"way": way, "url": url}

@@ -7,9 +7,9 @@ from typing import Final
 import pytest
 
 from tests.reliability.conftest import Watch
-from tests.rig.bombs import LINE_BYTES_MAX, bombs, call_line
 from tests.rig.client import Client, key_of
 from tests.rig.encodings import ENCODINGS
+from tests.rig.expensive_messages import LINE_BYTES_MAX, call_line, expensive_messages
 from tests.rig.fuzz import frames
 from tests.rig.probe import HOSTILE, MIB, answered_before, text_of
 from tests.rig.scale import measured, scaled
@@ -165,13 +165,13 @@ def test_depth_is_allowed_up_to_the_limit_and_costs_nothing_beyond(watch: Watch)
 def test_a_bomb_costs_less_than_parsing_it_would(watch: Watch) -> None:
     """The yardstick is what this machine's own parser takes for the worst of them."""
     before = time.process_time()
-    json.loads(bombs()["arrays of nothing"].partition(b'"value":')[2][:-3])
+    json.loads(expensive_messages()["arrays of nothing"].partition(b'"value":')[2][:-3])
     parse_seconds = time.process_time() - before
     with watch({"bad": HOSTILE}) as probe:
         client = probe.client
         # The decoder remembers names it has seen, a fixed number of them, wherever they lie.
         probe.growth_bytes_max = scaled(32, full=48) * MIB
-        for kind, bomb in bombs().items():
+        for kind, bomb in expensive_messages().items():
             spent = probe.cpu_seconds()
             with probe.peak(PEAK_BYTES_MAX):
                 for number in range(BOMBS):

@@ -10,19 +10,12 @@ from typing import Any, Final
 
 import pytest
 
-from anyport.gateway.asides import ASIDES_PER_SECOND_MAX
+from anyport.gateway.recording.messages import MESSAGES_PER_SECOND_MAX
 from tests.harness import MODERN_META, read_events
 from tests.reliability.conftest import Watch
 from tests.rig.client import key_of
-from tests.rig.hostile import BROKEN_TEXT, LONG_INSTRUCTIONS, MISDELIVERED, filling
-from tests.rig.probe import (
-    HOSTILE,
-    MIB,
-    Probe,
-    answered_before,
-    eventually,
-    text_of,
-)
+from tests.rig.hostile_server import BROKEN_TEXT, LONG_INSTRUCTIONS, MISDELIVERED, filling
+from tests.rig.probe import HOSTILE, MIB, Probe, answered_before, eventually, text_of
 from tests.rig.scale import scaled
 
 IN_FLIGHT: Final = 100
@@ -104,7 +97,7 @@ def test_banners_and_half_lines_between_answers_lose_no_answer_and_fill_no_log(
         noise = [event for event in events if event["event_type"] != "gateway.tool_call"]
         assert {event["metadata"]["kind"] for event in noise} == {"not-json-rpc"}
         in_a_second = Counter(event["timestamp"][:19] for event in noise)
-        assert max(in_a_second.values()) <= 2 * ASIDES_PER_SECOND_MAX  # The seconds are not ours.
+        assert max(in_a_second.values()) <= 2 * MESSAGES_PER_SECOND_MAX  # The seconds are not ours.
         assert probe.backend()["noise_lines"] == BANNERS
         assert probe.client.stderr == b""
 

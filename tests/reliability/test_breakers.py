@@ -18,19 +18,25 @@ from typing import Any, Final
 
 import pytest
 
-from anyport.upstream import breaker
-from anyport.upstream.tender import Tender
+from anyport.upstream import circuit_breaker
+from anyport.upstream.supervisor import ConnectionSupervisor
 from tests.harness import Message, read_events
-from tests.journeys.behind import Back, Heard, Web, legacy, modern
+from tests.journeys.scripted_http_server import (
+    ReceivedRequest,
+    Reply,
+    ScriptedHttpServer,
+    legacy,
+    modern,
+)
 from tests.reliability.conftest import Serve
-from tests.rig.inside import Inside, inside, play
+from tests.rig.http_probe import HttpProbe
+from tests.rig.in_process import InProcessGateway, in_process_gateway, run_bounded
+from tests.rig.invalid_replies import LATER, fine, nothing_else
 from tests.rig.probe import eventually
+from tests.rig.raw_http_client import RawHttpClient
 from tests.rig.scale import FULL, measured, scaled
-from tests.rig.scenes import ECHO, python
-from tests.rig.serving import Served
-from tests.rig.toxic import Link
-from tests.rig.visitors import Visitor
-from tests.rig.wild import LATER, fine, nothing_else
+from tests.rig.small_servers import ECHO, python
+from tests.rig.toxic_proxy import ToxicProxy
 
 pytestmark = pytest.mark.slow
 
@@ -57,11 +63,11 @@ def outcome(answer: Message) -> str:
     return str(answer["result"]["content"][0]["text"])
 
 
-async def called(at: Inside, name: str, **arguments: Any) -> Message:
+async def called(at: InProcessGateway, name: str, **arguments: Any) -> Message:
     """A call of a client of its own."""
 
     def call() -> Message:
-        visitor = Visitor(at.port)
+        visitor = RawHttpClient(at.port)
         try:
             return visitor.call(name, **arguments)
         finally:
@@ -79,7 +85,7 @@ async def heard(state: Path, event: str, count: int = 1) -> list[Message]:
         await asyncio.sleep(0.02)
 
 
-async def stopped(at: Inside) -> tuple[Tender, int]:
+async def stopped(at: InProcessGateway) -> tuple[ConnectionSupervisor, int]:
     """Let the server work once, then stop its process; its connection and which process it is."""
     assert outcome(await called(at, "still__echo")) == "here"
     main = at.gateway.servers["still"].main
@@ -92,17 +98,20 @@ def test_a_server_that_stands_still_is_left_alone_and_taken_back_at_no_clients_c
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a stopped process looks like: it is there, and nothing comes."""
-    monkeypatch.setattr(breaker, "OPEN_SECONDS", OPEN_SECONDS)
+    monkeypatch.setattr(circuit_breaker, "OPEN_SECONDS", OPEN_SECONDS)
     argv = python(ECHO)
     still = {"command": argv[0], "args": argv[1:], "timeout": TIMEOUT_SECONDS}
     state = tmp_path / "state"
 
     async def scene() -> None:
-        async with inside(tmp_path, {"still": still}) as at, asyncio.TaskGroup() as group:
+        async with (
+            in_process_gateway(tmp_path, {"still": still}) as at,
+            asyncio.TaskGroup() as group,
+        ):
             main, process = await stopped(at)
             try:
                 waiting = []
-                while not at.gateway.servers["still"].guard.breaker.is_open:
+                while not at.gateway.servers["still"].health.breaker.is_open:
                     waiting.append(group.create_task(called(at, "still__echo")))
                     await asyncio.sleep(1 / CALLS_PER_SECOND)
                 for call in waiting:
@@ -125,12 +134,12 @@ def test_a_server_that_stands_still_is_left_alone_and_taken_back_at_no_clients_c
             assert main.child is not None and main.child.pid == process
             measured(half_open_to_success_seconds=round(late, 3))
 
-    play(scene)
+    run_bounded(scene)
     calls = [event for event in read_events(state) if event["event_type"] == "gateway.tool_call"]
     ends = [call for call in calls if call["status"] in ("timeout", "failure")]
     times = [call["duration_ms"] for call in ends if call["status"] == "timeout"]
     turned = [call["duration_ms"] for call in ends if EJECTED in call["error_message"]]
-    assert len(times) >= breaker.FAILURES_MAX
+    assert len(times) >= circuit_breaker.FAILURES_MAX
     assert min(times) >= 900 * TIMEOUT_SECONDS
     assert not FULL or max(times) <= 1100 * TIMEOUT_SECONDS
     assert turned
@@ -141,14 +150,17 @@ def test_a_server_that_stands_still_is_left_alone_and_taken_back_at_no_clients_c
 def test_a_server_that_stands_still_for_good_is_started_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(breaker, "OPEN_SECONDS", 0.2)
+    monkeypatch.setattr(circuit_breaker, "OPEN_SECONDS", 0.2)
     argv = python(ECHO)
     still = {"command": argv[0], "args": argv[1:], "timeout": STILL_SECONDS}
 
     async def scene() -> None:
-        async with inside(tmp_path, {"still": still}) as at, asyncio.TaskGroup() as group:
+        async with (
+            in_process_gateway(tmp_path, {"still": still}) as at,
+            asyncio.TaskGroup() as group,
+        ):
             main, process = await stopped(at)
-            for _ in range(breaker.FAILURES_MAX):
+            for _ in range(circuit_breaker.FAILURES_MAX):
                 group.create_task(called(at, "still__echo"))
             began = time.monotonic()
 
@@ -160,27 +172,30 @@ def test_a_server_that_stands_still_for_good_is_started_anew(
                 os.kill(process, 0)
             measured(started_anew_seconds=round(time.monotonic() - began, 1))
 
-    play(scene)
+    run_bounded(scene)
     failed = [e for e in read_events(tmp_path / "state") if e["status"] == "failure"]
     assert any(f"did not answer ping within {STILL_SECONDS:g} s" in str(e) for e in failed)
 
 
-def failing(status: int) -> Callable[[Heard, Back], None]:
+def failing(status: int) -> Callable[[ReceivedRequest, Reply], None]:
     """A tool that is answered with a status and nothing else."""
     return fine(lambda heard, back: back.whole(status))
 
 
 @pytest.mark.parametrize("era", [modern, legacy], ids=["modern", "legacy"])
 def test_a_server_that_fails_is_not_asked_any_more(serve: Serve, era: Any) -> None:
-    with Web(era(failing(500), "fine", "bad")) as web, serve({"far": {"url": web.url}}) as there:
-        visitor = Visitor(there.port)
+    with (
+        ScriptedHttpServer(era(failing(500), "fine", "bad")) as web,
+        serve({"far": {"url": web.url}}) as there,
+    ):
+        visitor = RawHttpClient(there.port)
         ends = [outcome(visitor.call("far__bad")) for _ in range(20)]
         there.calls_owed += 20
         visitor.close()
 
         assert all("HTTP 500" in words and EJECTED not in words for words in ends[:5])
         assert all(EJECTED in words for words in ends[5:])
-        assert len(web.of("tools/call")) == breaker.FAILURES_MAX
+        assert len(web.of("tools/call")) == circuit_breaker.FAILURES_MAX
         backend = there.status()["backends"]["far"]
         assert (backend["status"], backend["restarts"]) == ("running", 0)
         assert EJECTED[3:] in backend["reason"]
@@ -190,7 +205,7 @@ def test_a_server_that_fails_is_not_asked_any_more(serve: Serve, era: Any) -> No
         assert 'anyport_server_ejected{server="neighbour"} 0.0' in lines
 
 
-def says_no(heard: Heard, back: Back) -> None:
+def says_no(heard: ReceivedRequest, back: Reply) -> None:
     """Answers, in all the ways that are no fault of the server."""
     kind = heard.message["params"]["arguments"].get("kind")
     if kind == "error":
@@ -204,25 +219,25 @@ def says_no(heard: Heard, back: Back) -> None:
 
 @pytest.mark.parametrize("kind", ["error", "result", "400", "403", "404", "410", "501"])
 def test_a_server_that_says_no_is_asked_again(serve: Serve, kind: str) -> None:
-    web = Web(modern(fine(says_no), "fine", "no"))
+    web = ScriptedHttpServer(modern(fine(says_no), "fine", "no"))
     with web, serve({"far": {"url": web.url}}) as there:
-        visitor = Visitor(there.port)
-        for _ in range(3 * breaker.FAILURES_MAX):
+        visitor = RawHttpClient(there.port)
+        for _ in range(3 * circuit_breaker.FAILURES_MAX):
             visitor.call("far__no", kind=kind)
 
         assert outcome(visitor.call("far__fine", text="still here")) == "still here"
-        there.calls_owed += 3 * breaker.FAILURES_MAX + 1
-        assert len(web.of("tools/call")) == 3 * breaker.FAILURES_MAX + 1
+        there.calls_owed += 3 * circuit_breaker.FAILURES_MAX + 1
+        assert len(web.of("tools/call")) == 3 * circuit_breaker.FAILURES_MAX + 1
         visitor.close()
 
 
 def test_a_breaker_can_be_switched_off(serve: Serve) -> None:
-    web = Web(modern(failing(500), "fine", "bad"))
+    web = ScriptedHttpServer(modern(failing(500), "fine", "bad"))
     with web, serve({"far": {"url": web.url, "breaker": False}}) as there:
-        visitor = Visitor(there.port)
-        for _ in range(3 * breaker.FAILURES_MAX):
+        visitor = RawHttpClient(there.port)
+        for _ in range(3 * circuit_breaker.FAILURES_MAX):
             assert "HTTP 500" in outcome(visitor.call("far__bad"))
-        there.calls_owed += 3 * breaker.FAILURES_MAX
+        there.calls_owed += 3 * circuit_breaker.FAILURES_MAX
         visitor.close()
 
 
@@ -233,9 +248,9 @@ def test_a_breaker_can_be_switched_off(serve: Serve) -> None:
 def test_a_server_that_asks_for_patience_gets_it_but_no_more_than_a_minute(
     serve: Serve, name: str
 ) -> None:
-    web = Web(modern(fine(LATER[name].play), "fine", "bad"))
+    web = ScriptedHttpServer(modern(fine(LATER[name].play), "fine", "bad"))
     with web, serve({"far": {"url": web.url}}) as there:
-        visitor = Visitor(there.port)
+        visitor = RawHttpClient(there.port)
         first = visitor.call("far__bad")
         second = visitor.call("far__fine", text="too soon")
         there.calls_owed += 2
@@ -243,7 +258,11 @@ def test_a_server_that_asks_for_patience_gets_it_but_no_more_than_a_minute(
 
         assert LATER[name].words in outcome(first)
         assert "Server 'far' is busy: it was asked too often" in outcome(second)
-        assert 55 <= second["error"]["data"]["retryAfterSeconds"] <= breaker.WAIT_SECONDS_MAX
+        assert (
+            55
+            <= second["error"]["data"]["retryAfterSeconds"]
+            <= circuit_breaker.RETRY_AFTER_SECONDS_MAX
+        )
         assert len(web.of("tools/call")) == 1
         lines = there.page("/metrics").decode().splitlines()
         assert 'anyport_server_ejected{server="far"} 0.0' in lines
@@ -252,14 +271,17 @@ def test_a_server_that_asks_for_patience_gets_it_but_no_more_than_a_minute(
 def test_a_rate_limit_is_honoured_and_does_not_eject(serve: Serve) -> None:
     limited = threading.Event()
 
-    def limit(heard: Heard, back: Back) -> None:
+    def limit(heard: ReceivedRequest, back: Reply) -> None:
         if limited.is_set():
             back.whole(429, b'{"error":"slow down"}', Retry_After="2")
         else:
             fine(nothing_else)(heard, back)
 
-    with Web(modern(limit, "fine")) as web, serve({"far": {"url": web.url}}) as there:
-        visitor = Visitor(there.port)
+    with (
+        ScriptedHttpServer(modern(limit, "fine")) as web,
+        serve({"far": {"url": web.url}}) as there,
+    ):
+        visitor = RawHttpClient(there.port)
         limited.set()
         began = time.monotonic()
         ends = [outcome(visitor.call("far__fine", text=GOOD)) for _ in range(20)]
@@ -282,15 +304,15 @@ def test_a_rate_limit_is_honoured_and_does_not_eject(serve: Serve) -> None:
 
 
 def test_one_failed_dial_costs_one_call_and_nothing_else(serve: Serve) -> None:
-    with Web(modern(fine(nothing_else), "fine")) as web:
-        link = Link(web.url)
+    with ScriptedHttpServer(modern(fine(nothing_else), "fine")) as web:
+        link = ToxicProxy(web.url)
         try:
             with serve({"far": {"url": link.url, "retry": "never"}}) as there:
-                visitor = Visitor(there.port)
+                visitor = RawHttpClient(there.port)
                 assert outcome(visitor.call("far__fine", text=GOOD)) == GOOD
                 link.down()
                 assert outcome(visitor.call("far__fine", text=GOOD)) != GOOD
-                link = Link(web.url, port=link.port)
+                link = ToxicProxy(web.url, port=link.port)
 
                 assert outcome(visitor.call("far__fine", text=GOOD)) == GOOD
 
@@ -304,15 +326,15 @@ def test_one_failed_dial_costs_one_call_and_nothing_else(serve: Serve) -> None:
 
 def test_a_server_that_goes_away_unused_is_found_out_and_found_again(serve: Serve) -> None:
     """No client has to call it for its status to be true."""
-    with Web(modern(fine(nothing_else), "fine")) as web:
-        link = Link(web.url)
+    with ScriptedHttpServer(modern(fine(nothing_else), "fine")) as web:
+        link = ToxicProxy(web.url)
         try:
             with serve({"far": {"url": link.url}}) as there:
                 link.down()
                 eventually(lambda: there.status()["backends"]["far"]["status"] != "running", "down")
-                link = Link(web.url, port=link.port)
+                link = ToxicProxy(web.url, port=link.port)
                 eventually(lambda: there.status()["backends"]["far"]["status"] == "running", "up")
-                visitor = Visitor(there.port)
+                visitor = RawHttpClient(there.port)
                 assert outcome(visitor.call("far__fine", text=GOOD)) == GOOD
                 there.calls_owed += 1
                 visitor.close()
@@ -323,11 +345,11 @@ def test_a_server_that_goes_away_unused_is_found_out_and_found_again(serve: Serv
 # All at once.
 
 
-def storm(there: Served, name: str, seconds: float) -> int:
+def storm(there: HttpProbe, name: str, seconds: float) -> int:
     """Call a tool of every server from many sides at once; how often."""
     over = time.monotonic() + seconds
     with ThreadPoolExecutor(STORM_CALLERS) as pool, ExitStack() as stack:
-        visitors = [Visitor(there.port) for _ in range(STORM_CALLERS)]
+        visitors = [RawHttpClient(there.port) for _ in range(STORM_CALLERS)]
         for visitor in visitors:
             stack.callback(visitor.close)
 
@@ -348,13 +370,16 @@ def storm(there: Served, name: str, seconds: float) -> int:
 def test_errors_of_all_servers_make_at_most_a_fifth_more_work(serve: Serve, breaks: bool) -> None:
     """The tool may be repeated, and every call of it fails."""
 
-    def slow(heard: Heard, back: Back) -> None:
+    def slow(heard: ReceivedRequest, back: Reply) -> None:
         time.sleep(0.1)
         back.whole(500)
 
     look = {"name": "look", "inputSchema": {}, "annotations": {"readOnlyHint": True}}
     with ExitStack() as stack:
-        webs = [stack.enter_context(Web(modern(slow, look))) for _ in range(STORM_SERVERS)]
+        webs = [
+            stack.enter_context(ScriptedHttpServer(modern(slow, look)))
+            for _ in range(STORM_SERVERS)
+        ]
         servers = {
             f"s{number}": {"url": web.url, "breaker": breaks} for number, web in enumerate(webs)
         }

@@ -10,10 +10,10 @@ from typing import Any, Final
 import pytest
 
 from tests.harness import Message, read_events
-from tests.journeys.behind import MODERN, Back, Heard, Web
+from tests.journeys.scripted_http_server import MODERN, ReceivedRequest, Reply, ScriptedHttpServer
 from tests.reliability.conftest import Serve
-from tests.rig.serving import Served
-from tests.rig.visitors import Fields, Visitor, Wire, modern, request
+from tests.rig.http_probe import HttpProbe
+from tests.rig.raw_http_client import Fields, RawConnection, RawHttpClient, modern, request
 
 READS: Final = 10_000
 HOUR_MS: Final = 3_600_000
@@ -32,7 +32,7 @@ RESOURCES: Final = {
 """Who may see each, and for how long; the last is told only to those who have answered."""
 
 
-def answering(heard: Heard, back: Back) -> None:
+def answering(heard: ReceivedRequest, back: Reply) -> None:
     """A server that answers a read with whose it was: the trace says so, and nothing else does."""
     params = heard.message.get("params", {})
     whole: Message = {"resultType": "complete", "ttlMs": HOUR_MS, "cacheScope": "public"}
@@ -65,8 +65,8 @@ class Reader:
 
     name: str
     number: int
-    session: Visitor
-    wires: list[Wire]
+    session: RawHttpClient
+    wires: list[RawConnection]
 
     @property
     def fields(self) -> Fields:
@@ -103,17 +103,17 @@ def text(answer: Message) -> str:
 
 
 @pytest.fixture
-def web() -> Iterator[Web]:
-    with Web(answering) as web:
+def web() -> Iterator[ScriptedHttpServer]:
+    with ScriptedHttpServer(answering) as web:
         yield web
 
 
-def readers(there: Served, stack: ExitStack) -> list[Reader]:
+def readers(there: HttpProbe, stack: ExitStack) -> list[Reader]:
     """Everybody, on connections that they share: the next request may have another token."""
-    wires = [stack.enter_context(Wire(there.port)) for _ in range(4)]
+    wires = [stack.enter_context(RawConnection(there.port)) for _ in range(4)]
     found: list[Reader] = []
     for number, name in enumerate(PEOPLE):
-        visitor = Visitor(there.port, {"Authorization": f"Bearer {TOKENS[name]}"})
+        visitor = RawHttpClient(there.port, {"Authorization": f"Bearer {TOKENS[name]}"})
         session = stack.enter_context(closing(visitor))
         found.append(Reader(name=name, number=number, session=session, wires=wires))
     return found
@@ -121,7 +121,7 @@ def readers(there: Served, stack: ExitStack) -> list[Reader]:
 
 @pytest.mark.slow
 def test_nothing_private_is_given_to_another_principal_in_ten_thousand_reads(
-    serve: Serve, web: Web
+    serve: Serve, web: ScriptedHttpServer
 ) -> None:
     chance = Random(14)
     others: Counter[str] = Counter()

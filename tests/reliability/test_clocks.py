@@ -8,25 +8,27 @@ from typing import Final
 
 import pytest
 
-from anyport.gateway.upkeep import LOOK_SECONDS
-from anyport.record.segments import segments
-from anyport.record.verify import Outside, verify
+from anyport.gateway.recording.maintenance import MAINTENANCE_SECONDS
+from anyport.record.journal.segments import segments
+from anyport.record.tamper.verify import ExternalEvidence, verify
 from tests.harness import WAIT_SECONDS, gateway
 from tests.reliability.conftest import Serve
-from tests.rig.fsshim import Shim
+from tests.rig.faulty_disk import FaultyDisk
+from tests.rig.raw_http_client import RawHttpClient
 from tests.rig.recorded import noted
-from tests.rig.scenes import text_of
-from tests.rig.visitors import Visitor
+from tests.rig.small_servers import text_of
+from tests.rig.takeovers import LEGACY, fresh, takeovers
 
 pytestmark = pytest.mark.slow
 
 YEAR_SECONDS: Final = 365 * 86400.0
 HOURS_SECONDS: Final = 5 * 3600.0
+DAY_SECONDS: Final = 86400.0
 CALL_SECONDS: Final = 1.5
 
 
 def wait_noted(state: Path, kind: str, count: int) -> None:
-    give_up_at = time.monotonic() + LOOK_SECONDS + WAIT_SECONDS
+    give_up_at = time.monotonic() + MAINTENANCE_SECONDS + WAIT_SECONDS
     while len(noted(state, kind)) < count:
         assert time.monotonic() < give_up_at, f"{kind} was not noted"
         time.sleep(0.1)
@@ -34,7 +36,7 @@ def wait_noted(state: Path, kind: str, count: int) -> None:
 
 @pytest.mark.parametrize("jump", [YEAR_SECONDS, -YEAR_SECONDS, HOURS_SECONDS, -HOURS_SECONDS])
 def test_a_call_in_flight_does_not_notice_that_the_clock_was_set(
-    tmp_path: Path, shim: Shim, jump: float
+    tmp_path: Path, shim: FaultyDisk, jump: float
 ) -> None:
     with gateway(tmp_path) as client:
         client.initialize()
@@ -52,13 +54,13 @@ def test_a_call_in_flight_does_not_notice_that_the_clock_was_set(
         call for call in calls if call["metadata"]["tool"] == "slow" and call["status"] == "success"
     ]
     assert CALL_SECONDS * 1000 <= ending["duration_ms"] < WAIT_SECONDS * 1000
-    assert verify(tmp_path / "state", Outside()).faults == ()
+    assert verify(tmp_path / "state", ExternalEvidence()).faults == ()
 
 
-def test_a_year_forward_removes_nothing_and_is_noted(serve: Serve, shim: Shim) -> None:
+def test_a_year_forward_removes_nothing_and_is_noted(serve: Serve, shim: FaultyDisk) -> None:
     """Sessions go on, too: the neighbour has one all the while."""
     with serve({}, record={"keepDays": 30}) as there:
-        with closing(Visitor(there.port)) as visitor:
+        with closing(RawHttpClient(there.port)) as visitor:
             text_of(visitor.call("neighbour__echo", text="old"))
             before = noted(there.state, "gateway.tool_call")
             shim.set_clock(YEAR_SECONDS)
@@ -75,7 +77,9 @@ def test_a_year_forward_removes_nothing_and_is_noted(serve: Serve, shim: Shim) -
         assert noted(there.state, "gateway.journal_pruned") == []
 
 
-def test_a_clock_that_was_wrong_at_the_start_removes_nothing(tmp_path: Path, shim: Shim) -> None:
+def test_a_clock_that_was_wrong_at_the_start_removes_nothing(
+    tmp_path: Path, shim: FaultyDisk
+) -> None:
     """Gateways that live for a moment, one after the other, and one of them in another year."""
     for ahead in (0.0, YEAR_SECONDS, YEAR_SECONDS, 0.0):
         shim.set_clock(ahead)
@@ -86,4 +90,17 @@ def test_a_clock_that_was_wrong_at_the_start_removes_nothing(tmp_path: Path, shi
         for file in segments(tmp_path / "state" / "events"):
             os.utime(file, (file.stat().st_atime, file.stat().st_mtime - 60))  # At rest.
     assert len(noted(tmp_path / "state", "gateway.tool_call")) == 4
-    assert verify(tmp_path / "state", Outside()).faults == ()
+    assert verify(tmp_path / "state", ExternalEvidence()).faults == ()
+
+
+@pytest.mark.parametrize("jump", [DAY_SECONDS, -DAY_SECONDS])
+def test_sessions_outlive_a_crash_after_the_clock_was_set(
+    tmp_path: Path, shim: FaultyDisk, jump: float
+) -> None:
+    """Also if the gateway had no time to notice that it was."""
+    with takeovers(tmp_path, {"s": LEGACY}) as running:
+        visitor = running.visitor()
+        text_of(visitor.call("s__echo", text="before"))
+        shim.set_clock(jump)
+        running.crash()
+        assert text_of(fresh(visitor).call("s__echo", text="after")) == "after"

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import pytest
 
-from tests.demo.http.driver import HttpDemo
-from tests.harness import DEMO, Message
-from tests.journeys.web import serving
-from tests.rig.crowd import TOKEN, Account, Client, party
+from tests.harness import DEMO, WAIT_SECONDS, Message
+from tests.journeys.http_gateway import serving
+from tests.peers.http_driver import HttpDemo
+from tests.rig.concurrent_clients import TOKEN, ConcurrentClient, ReceivedMessages, make_clients
 from tests.rig.probe import check_journal
 from tests.rig.scale import scaled
 
@@ -60,16 +60,17 @@ def on_a_pipe(*options: str) -> Iterator[Message]:
 def on_the_web(*options: str) -> Iterator[Message]:
     """A server that is one process for all."""
     with HttpDemo("--transport", "streamable", *options) as demo:
-        yield {"url": f"http://127.0.0.1:{demo.port}/mcp"}
+        # Everybody connects at once, and the machine may have other work.
+        yield {"url": f"http://127.0.0.1:{demo.port}/mcp", "connectSeconds": WAIT_SECONDS}
 
 
 @pytest.mark.parametrize(
     ("server", "people", "calls", "heard"),
     [
-        pytest.param(on_the_web("--legacy-only"), PEOPLE, 6000, ALL, id="legacy-http"),
-        pytest.param(on_a_pipe("--legacy-only"), PEOPLE_OF_PIPES, 4000, OWN, id="legacy-stdio"),
-        pytest.param(on_the_web("--modern-only"), PEOPLE, 4000, ALL, id="modern-http"),
-        pytest.param(on_a_pipe("--modern-only"), PEOPLE, 4000, NONE, id="modern-stdio"),
+        pytest.param(on_the_web("--legacy-only"), PEOPLE, 2000, ALL, id="legacy-http"),
+        pytest.param(on_a_pipe("--legacy-only"), PEOPLE_OF_PIPES, 2000, OWN, id="legacy-stdio"),
+        pytest.param(on_the_web("--modern-only"), PEOPLE, 2000, ALL, id="modern-http"),
+        pytest.param(on_a_pipe("--modern-only"), PEOPLE, 2000, NONE, id="modern-stdio"),
     ],
 )
 def test_no_question_answer_report_or_log_reaches_another_client(
@@ -80,7 +81,7 @@ def test_no_question_answer_report_or_log_reaches_another_client(
         crowd = [
             client
             for token in list(TOKENS.values())[:people]
-            for client in party(port, {"Authorization": f"Bearer {token}"})
+            for client in make_clients(port, {"Authorization": f"Bearer {token}"})
         ]
         turns = (CALLS or calls) // len(crowd)
         counted = asyncio.run(live(crowd, turns, heard))
@@ -93,11 +94,11 @@ def test_no_question_answer_report_or_log_reaches_another_client(
     assert whole <= check_journal(site.state) <= whole + counted["questions"]
 
 
-async def live(crowd: list[Client], turns: int, heard: frozenset[bool]) -> Counter[str]:
+async def live(crowd: list[ConcurrentClient], turns: int, heard: frozenset[bool]) -> Counter[str]:
     """Everybody comes, calls again and again while all others do, and goes."""
     counted: Counter[str] = Counter()
 
-    async def work(client: Client) -> None:
+    async def work(client: ConcurrentClient) -> None:
         for turn in range(1, turns + 1):
             whom = choice(client, turn)
             async with asyncio.timeout(CALL_SECONDS_MAX):
@@ -123,13 +124,19 @@ async def live(crowd: list[Client], turns: int, heard: frozenset[bool]) -> Count
     return counted
 
 
-def choice(client: Client, turn: int) -> str:
+def choice(client: ConcurrentClient, turn: int) -> str:
     """Whom a client's call makes the server ask: somebody, in five of eight turns."""
     able = [ASKED[name] for name in ASKED if name in client.capabilities] or list(QUESTION)
     return able[turn % len(able)] if turn % 8 < 5 else "nobody"
 
 
-def check(client: Client, turn: int, whom: str, account: Account, heard: frozenset[bool]) -> None:
+def check(
+    client: ConcurrentClient,
+    turn: int,
+    whom: str,
+    account: ReceivedMessages,
+    heard: frozenset[bool],
+) -> None:
     """All that is this client's own has come, and nothing else."""
     able = bool(client.capabilities)
     answer = account.answer
@@ -155,4 +162,5 @@ def check(client: Client, turn: int, whom: str, account: Account, heard: frozens
     if client.revision != "2024-11-05":
         assert {each["message"] for each in reports} == said
     logs = {each["data"] for each in account.told("notifications/message")}
-    assert logs == said if able in heard else logs <= said
+    # Over a connection that others share they come on the side, perhaps in a later turn.
+    assert logs == said if able in heard else all(client.mark in each for each in logs)

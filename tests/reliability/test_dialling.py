@@ -15,22 +15,23 @@ from uuid import uuid4
 import pytest
 
 from tests.harness import WAIT_SECONDS
-from tests.journeys.behind import Back, Heard, Web, modern
+from tests.journeys.scripted_http_server import ReceivedRequest, Reply, ScriptedHttpServer, modern
 from tests.reliability.conftest import Serve
 from tests.rig.certificates import EXPIRED, GOOD, OTHER, speaking_tls, trust_store
-from tests.rig.inside import Inside, inside, play
+from tests.rig.http_probe import HttpProbe
+from tests.rig.in_process import InProcessGateway, in_process_gateway, run_bounded
+from tests.rig.invalid_replies import fine, nothing_else
 from tests.rig.probe import eventually, text_of
-from tests.rig.serving import Served
-from tests.rig.toxic import Poison, linked
-from tests.rig.visitors import Visitor
-from tests.rig.wild import fine, nothing_else
+from tests.rig.raw_http_client import RawHttpClient
+from tests.rig.scale import scaled
+from tests.rig.toxic_proxy import Toxic, toxic_proxy
 from tests.upstream.fakes import until
 
 pytestmark = pytest.mark.slow
 
 HANGING: Final = 40
 """Servers whose names take for ever; more than there are threads for anything."""
-LAG_SECONDS_MAX: Final = 2.0
+LAG_SECONDS_MAX: Final = scaled(20.0, full=2.0)
 """Far more than a turn of the loop takes on a busy machine, less than any name that hangs."""
 TLS_RECORD: Final = b"\x16"
 """How every handshake begins."""
@@ -65,11 +66,11 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
     resolver.over.set()
 
 
-async def called(at: Inside, server: str) -> str:
+async def called(at: InProcessGateway, server: str) -> str:
     """What a call comes to."""
 
     def call() -> str:
-        visitor = Visitor(at.port)
+        visitor = RawHttpClient(at.port)
         answer = visitor.call(f"{server}__fine", text="hello")
         visitor.close()
         return str(answer["error"]["message"]) if "error" in answer else text_of(answer)
@@ -81,38 +82,38 @@ async def called(at: Inside, server: str) -> str:
 def test_a_name_that_nobody_knows_is_named(tmp_path: Path, names: Names) -> None:
     async def scene() -> None:
         servers = {"far": {"url": "http://nowhere.test/mcp"}}
-        async with inside(tmp_path, servers) as at:
+        async with in_process_gateway(tmp_path, servers) as at:
             message = await called(at, "far")
             assert message == (
                 "Server 'far' is not running: the name nowhere.test cannot be resolved"
             )
 
-    play(scene)
+    run_bounded(scene)
 
 
 def test_a_name_that_comes_and_goes_is_tried_again(tmp_path: Path, names: Names) -> None:
     async def scene() -> None:
-        with Web(modern(fine(nothing_else), "fine")) as web:
+        with ScriptedHttpServer(modern(fine(nothing_else), "fine")) as web:
             url = f"http://flaky.test:{urlsplit(web.url).port}/mcp"
-            async with inside(tmp_path, {"far": {"url": url}}) as at:
+            async with in_process_gateway(tmp_path, {"far": {"url": url}}) as at:
                 server = at.gateway.servers["far"]
                 assert "cannot be resolved" in await called(at, "far")
-                await until(lambda: server.listed)
+                await until(lambda: server.lists_ready)
                 assert await called(at, "far") == "hello"
 
-    play(scene)
+    run_bounded(scene)
 
 
 def test_names_that_take_for_ever_hold_up_nobody_else(tmp_path: Path, names: Names) -> None:
     async def scene() -> None:
-        with Web(modern(fine(nothing_else), "fine")) as web:
+        with ScriptedHttpServer(modern(fine(nothing_else), "fine")) as web:
             port = urlsplit(web.url).port
             hanging = {
                 f"hanging{number}": {"url": f"http://hanging{number}.test:{port}/mcp"}
                 for number in range(HANGING)
             }
             good = {"good": {"url": f"http://good.test:{port}/mcp"}}
-            async with inside(tmp_path, {**hanging, **good}) as at:
+            async with in_process_gateway(tmp_path, {**hanging, **good}) as at:
                 slowest = asyncio.get_running_loop().create_task(slowest_turn())
                 assert await called(at, "good") == "hello"
                 for slug in hanging:
@@ -125,7 +126,7 @@ def test_names_that_take_for_ever_hold_up_nobody_else(tmp_path: Path, names: Nam
                 assert await slowest < LAG_SECONDS_MAX
                 names.over.set()
 
-    play(scene)
+    run_bounded(scene)
 
 
 async def slowest_turn() -> float:
@@ -162,7 +163,7 @@ def secure(port: int, host: str = "127.0.0.1") -> dict[str, Any]:
     }
 
 
-def wait_failed(there: Served, slug: str) -> str:
+def wait_failed(there: HttpProbe, slug: str) -> str:
     """Why a server cannot be used."""
     eventually(lambda: bool(there.status()["backends"][slug]["last_error"]), "a reason")
     return str(there.status()["backends"][slug]["last_error"])
@@ -180,14 +181,14 @@ def test_a_certificate_that_is_no_good_is_told_and_nothing_is_sent(
 ) -> None:
     pair, words = UNTRUSTED[why]
     with (
-        Web(modern(fine(nothing_else), "fine")) as web,
-        linked(web.url, tls=speaking_tls(trusting, pair)) as link,
+        ScriptedHttpServer(modern(fine(nothing_else), "fine")) as web,
+        toxic_proxy(web.url, tls=speaking_tls(trusting, pair)) as link,
         serve({"far": secure(link.port)}) as there,
     ):
         there.secrets.append(TOKEN)
         assert wait_failed(there, "far").startswith(words)
         eventually(lambda: link.connections >= 3, "it is tried again")
-        visitor = Visitor(there.port)
+        visitor = RawHttpClient(there.port)
         error = visitor.call("far__fine", text="x")["error"]
         visitor.close()
         assert words in error["message"]
@@ -197,8 +198,8 @@ def test_a_certificate_that_is_no_good_is_told_and_nothing_is_sent(
 
 def test_a_certificate_that_nobody_vouches_for_is_refused(serve: Serve, tmp_path: Path) -> None:
     with (
-        Web(modern(fine(nothing_else), "fine")) as web,
-        linked(web.url, tls=speaking_tls(tmp_path, GOOD)) as link,
+        ScriptedHttpServer(modern(fine(nothing_else), "fine")) as web,
+        toxic_proxy(web.url, tls=speaking_tls(tmp_path, GOOD)) as link,
         serve({"far": secure(link.port)}) as there,
     ):
         assert wait_failed(there, "far").startswith("its certificate is not valid: self")
@@ -209,8 +210,8 @@ def test_a_server_that_speaks_no_tls_is_not_spoken_to_without_it(
     serve: Serve, trusting: Path
 ) -> None:
     with (
-        Web(modern(fine(nothing_else), "fine")) as web,
-        linked(web.url) as link,
+        ScriptedHttpServer(modern(fine(nothing_else), "fine")) as web,
+        toxic_proxy(web.url) as link,
         serve({"far": secure(link.port)}) as there,
     ):
         there.secrets.append(TOKEN)
@@ -230,14 +231,14 @@ def test_a_handshake_that_stalls_is_given_up_in_time(serve: Serve, trusting: Pat
 
 
 def test_a_server_is_not_followed_out_of_tls(serve: Serve, trusting: Path) -> None:
-    with Web(modern(fine(nothing_else), "fine")) as plain:
+    with ScriptedHttpServer(modern(fine(nothing_else), "fine")) as plain:
 
-        def elsewhere(heard: Heard, back: Back) -> None:
+        def elsewhere(heard: ReceivedRequest, back: Reply) -> None:
             back.whole(307, Location=plain.url)
 
         with (
-            Web(elsewhere) as web,
-            linked(web.url, tls=speaking_tls(trusting, GOOD)) as link,
+            ScriptedHttpServer(elsewhere) as web,
+            toxic_proxy(web.url, tls=speaking_tls(trusting, GOOD)) as link,
             serve({"far": secure(link.port)}) as there,
         ):
             there.secrets.append(TOKEN)
@@ -250,19 +251,19 @@ def test_tls_that_breaks_off_in_the_middle_costs_the_call_alone(
     serve: Serve, trusting: Path, then: str
 ) -> None:
     with (
-        Web(modern(fine(nothing_else), "fine")) as web,
-        linked(web.url, tls=speaking_tls(trusting, GOOD)) as link,
+        ScriptedHttpServer(modern(fine(nothing_else), "fine")) as web,
+        toxic_proxy(web.url, tls=speaking_tls(trusting, GOOD)) as link,
         serve({"far": secure(link.port, "localhost")}) as there,
     ):
         there.secrets.append(TOKEN)
-        visitor = Visitor(there.port)
+        visitor = RawHttpClient(there.port)
         assert text_of(visitor.call("far__fine", text="before")) == "before"
         for size in (1, 50, 120):
-            link.poison = partial(Poison, after_bytes=size, then=then)
+            link.poison = partial(Toxic, after_bytes=size, then=then)
             link.cut_all()
             message = visitor.call("far__fine", text="meanwhile")["error"]["message"]
             assert message.startswith("Server 'far' failed to answer: it closed the connection")
-        link.poison = Poison
+        link.poison = Toxic
         eventually(lambda: "result" in visitor.call("far__fine", text="after"), "all is well again")
         visitor.close()
         assert there.status()["backends"]["far"]["restarts"] == 0

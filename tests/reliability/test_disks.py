@@ -11,23 +11,26 @@ from typing import Final
 
 import pytest
 
-from anyport.record.segments import segments
-from anyport.record.verify import Outside, verify
+from anyport.record.journal.segments import segments
+from anyport.record.tamper.verify import ExternalEvidence, verify
 from tests.harness import WAIT_SECONDS, LineClient, gateway
 from tests.reliability.conftest import Serve
-from tests.rig.fsshim import ALL, SYNCS, Shim
+from tests.rig.faulty_disk import ALL, SYNCS, FaultyDisk
+from tests.rig.raw_http_client import RawConnection, RawHttpClient, head
 from tests.rig.recorded import calls_of, monitoring, noted, recovered
-from tests.rig.scenes import MINIMAL, python, text_of
-from tests.rig.visitors import Visitor, Wire, head
+from tests.rig.scale import scaled
+from tests.rig.small_servers import MINIMAL, python, text_of
 
 pytestmark = pytest.mark.slow
 
 BATCH: Final = 100
 BURST: Final = 90 * BATCH  # More than there is room for in memory while the disk is full.
-RECOVERY_SECONDS_MAX: Final = 5.0
+RECOVERY_SECONDS_MAX: Final = scaled(60.0, full=5.0)
 OUTAGE_CALLS: Final = 20
 SLOW_SECONDS: Final = 0.3
-STALL_SECONDS_MAX: Final = 0.15  # In full: 0.15 at the 99th percentile.
+STALL_SECONDS_MAX: Final = 0.15
+QUANTILE: Final = scaled(0.5, full=0.99)
+"""So many of the answers come as fast; the slowest wait for a busy machine."""
 HUNG_SECONDS: Final = 8.0
 
 COUNTING: Final = (
@@ -58,7 +61,9 @@ def echo_all(client: LineClient, numbers: range) -> None:
 # A full disk
 
 
-def test_degrade_serves_every_call_and_the_gap_is_told_exactly(tmp_path: Path, shim: Shim) -> None:
+def test_degrade_serves_every_call_and_the_gap_is_told_exactly(
+    tmp_path: Path, shim: FaultyDisk
+) -> None:
     with gateway(tmp_path) as client:
         client.initialize()
         text_of(client.call("demo__echo", {"text": "before"}))
@@ -79,10 +84,10 @@ def test_degrade_serves_every_call_and_the_gap_is_told_exactly(tmp_path: Path, s
     # Nothing but calls was noted meanwhile, of `gateway_status` too.
     calls = BURST + 1 + sum("id" in message for message in client.seen)
     assert len(noted(tmp_path / "state", "gateway.tool_call")) + lost == calls
-    assert verify(tmp_path / "state", Outside()).faults == ()
+    assert verify(tmp_path / "state", ExternalEvidence()).faults == ()
 
 
-def test_block_leaves_no_call_without_a_record(tmp_path: Path, shim: Shim) -> None:
+def test_block_leaves_no_call_without_a_record(tmp_path: Path, shim: FaultyDisk) -> None:
     carried_out = tmp_path / "carried-out"
     servers = {"s": python(COUNTING, str(carried_out))}
     with gateway(tmp_path, servers, record={"onFailure": "block"}) as client:
@@ -115,29 +120,32 @@ def test_block_leaves_no_call_without_a_record(tmp_path: Path, shim: Shim) -> No
     assert b"calls are refused" in client.stderr
 
 
-def test_a_gateway_that_blocks_is_not_ready(serve: Serve, shim: Shim) -> None:
+def test_a_gateway_that_blocks_is_not_ready(serve: Serve, shim: FaultyDisk) -> None:
     with serve({}, record={"onFailure": "block"}) as there:
-        with Wire(there.port) as wire:
+        with RawConnection(there.port) as wire:
             assert wire.ask(head("GET", "/readyz", {})).status == 200
         there._over.set()  # The neighbour would be refused, too.
         there._neighbour.join()
-        with shim.disk(error="ENOSPC", where="/events/"), closing(Visitor(there.port)) as visitor:
+        with (
+            shim.disk(error="ENOSPC", where="/events/"),
+            closing(RawHttpClient(there.port)) as visitor,
+        ):
             assert "error" in visitor.call("neighbour__echo", text="anybody")
-            with Wire(there.port) as wire:
+            with RawConnection(there.port) as wire:
                 reply = wire.ask(head("GET", "/readyz", {}))
                 assert (reply.status, reply.message) == (503, {"status": "blocking"})
                 assert wire.ask(head("GET", "/healthz", {})).status == 200
             assert b"anyport_blocking 1.0" in there.page("/metrics")
             assert len(visitor.send({"jsonrpc": "2.0", "id": 9, "method": "tools/list"}).messages)
         began = time.monotonic()
-        with closing(Visitor(there.port)) as visitor:
+        with closing(RawHttpClient(there.port)) as visitor:
             while "error" in visitor.call("neighbour__echo", text="anybody"):
                 assert time.monotonic() - began < RECOVERY_SECONDS_MAX
                 time.sleep(0.05)
         there.calls_owed += 2
 
 
-def test_a_disk_that_takes_nothing_at_all_costs_no_call(tmp_path: Path, shim: Shim) -> None:
+def test_a_disk_that_takes_nothing_at_all_costs_no_call(tmp_path: Path, shim: FaultyDisk) -> None:
     """Payloads, lists, keys, heads and the spool of a hook, beside the journal."""
     hooks = [{"name": "h", "on": "tool:echo", "post": "http://127.0.0.1:9/"}]
     with (
@@ -158,10 +166,10 @@ def test_a_disk_that_takes_nothing_at_all_costs_no_call(tmp_path: Path, shim: Sh
 # A slow disk
 
 
-def test_on_a_slow_disk_only_answers_to_calls_wait(serve: Serve, shim: Shim) -> None:
+def test_on_a_slow_disk_only_answers_to_calls_wait(serve: Serve, shim: FaultyDisk) -> None:
     """The first slow write is waited for by all; then none is. What needs no record goes on."""
     with serve({}) as there, shim.disk(seconds=SLOW_SECONDS, where="/events/"):
-        with closing(Visitor(there.port)) as visitor:
+        with closing(RawHttpClient(there.port)) as visitor:
             text_of(visitor.call("neighbour__echo", text="the first"))
             text_of(visitor.call("neighbour__echo", text="the second"))
             assert there.status()["gateway"]["event_monitoring"]["slow"] is True
@@ -169,15 +177,15 @@ def test_on_a_slow_disk_only_answers_to_calls_wait(serve: Serve, shim: Shim) -> 
             until = time.monotonic() + 10 * SLOW_SECONDS
             while time.monotonic() < until:
                 began = time.monotonic()
-                with Wire(there.port) as wire:
+                with RawConnection(there.port) as wire:
                     assert wire.ask(head("GET", "/healthz", {})).status == 200
                 took.append(time.monotonic() - began)
             took.sort()
-            assert took[int(len(took) * 0.99)] < STALL_SECONDS_MAX
+            assert took[int(len(took) * QUANTILE)] < STALL_SECONDS_MAX
         there.calls_owed += 2
 
 
-def test_nobody_waits_for_a_disk_that_hangs(tmp_path: Path, shim: Shim) -> None:
+def test_nobody_waits_for_a_disk_that_hangs(tmp_path: Path, shim: FaultyDisk) -> None:
     with gateway(tmp_path) as client:
         client.initialize()
         text_of(client.call("demo__echo", {"text": "before"}))
@@ -193,11 +201,11 @@ def test_nobody_waits_for_a_disk_that_hangs(tmp_path: Path, shim: Shim) -> None:
         assert monitoring(client)["lost"] == 0
         assert client.finish() == 0
     assert len(calls_of(tmp_path / "state", "echo")) == OUTAGE_CALLS + 2
-    assert verify(tmp_path / "state", Outside()).faults == ()
+    assert verify(tmp_path / "state", ExternalEvidence()).faults == ()
 
 
 def test_kill_9_on_a_slow_disk_loses_no_event_whose_answer_was_seen(
-    tmp_path: Path, shim: Shim
+    tmp_path: Path, shim: FaultyDisk
 ) -> None:
     with gateway(tmp_path) as client:
         client.initialize()
@@ -217,7 +225,7 @@ def test_kill_9_on_a_slow_disk_loses_no_event_whose_answer_was_seen(
 
 
 def test_a_disk_that_fails_on_a_file_is_never_trusted_with_it_again(
-    tmp_path: Path, shim: Shim
+    tmp_path: Path, shim: FaultyDisk
 ) -> None:
     with gateway(tmp_path) as client:
         client.initialize()
@@ -232,10 +240,10 @@ def test_a_disk_that_fails_on_a_file_is_never_trusted_with_it_again(
         "events-0001.jsonl",
         "events.jsonl",
     ]
-    assert verify(tmp_path / "state", Outside()).faults == ()
+    assert verify(tmp_path / "state", ExternalEvidence()).faults == ()
 
 
-def test_a_disk_that_cannot_sync_is_told_of(tmp_path: Path, shim: Shim) -> None:
+def test_a_disk_that_cannot_sync_is_told_of(tmp_path: Path, shim: FaultyDisk) -> None:
     with gateway(tmp_path) as client, shim.disk(error="EIO", calls=SYNCS):
         client.initialize()
         text_of(client.call("demo__echo", {"text": "before"}))

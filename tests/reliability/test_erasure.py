@@ -12,9 +12,9 @@ from typing import Final
 
 import pytest
 
-from anyport.record.erasing import Erased, doomed_by, erase_payloads
-from anyport.record.filter import parse_filter
-from anyport.record.verify import Outside, verify
+from anyport.record.erasure import ErasureTotals, erase_payloads, match_payload_lines
+from anyport.record.filter.parser import parse_filter
+from anyport.record.tamper.verify import ExternalEvidence, verify
 from tests.cli.running import Running, running
 from tests.harness import DEMO, WAIT_SECONDS, write_config
 from tests.rig.scale import scaled
@@ -67,8 +67,8 @@ def residue(state: Path, word: str) -> int:
     return sum(path.read_bytes().count(word.encode()) for path in files)
 
 
-def erase(state: Path, filter: str, now: float = 0.0) -> Erased:
-    with doomed_by(state, parse_filter(filter, 0.0)) as doomed:
+def erase(state: Path, filter: str, now: float = 0.0) -> ErasureTotals:
+    with match_payload_lines(state, parse_filter(filter, 0.0)) as doomed:
         return erase_payloads(state, doomed, now)
 
 
@@ -94,14 +94,14 @@ def test_what_one_person_said_is_gone_and_the_journal_is_whole(tmp_path: Path) -
             alice.speak(CALLS // 2)
             bob.speak(CALLS // 2)
         assert asked(there, "principal:alice") == asked(there, "text:alice-said") == CALLS
-        before = verify(state, Outside())
+        before = verify(state, ExternalEvidence())
 
         erased = erase(state, "principal:alice")
 
         assert erased.exchanges == CALLS
         assert residue(state, "alice-said") == 0
         assert residue(state, "bob-said") >= 2 * CALLS
-        assert verify(state, Outside()).records >= before.records
+        assert verify(state, ExternalEvidence()).records >= before.records
         assert asked(there, "principal:alice") == CALLS
         assert asked(there, "text:alice-said") == 0
 
@@ -117,4 +117,4 @@ def test_what_one_person_said_is_gone_and_the_journal_is_whole(tmp_path: Path) -
     assert erase(state, "", FAR_FUTURE).files >= 1
     assert residue(state, "bob-said") == 0
     assert not list((state / "payloads").iterdir())
-    assert verify(state, Outside()).records
+    assert verify(state, ExternalEvidence()).records

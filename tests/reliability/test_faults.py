@@ -17,9 +17,9 @@ import pytest
 
 from anyport.upstream.backoff import DELAY_SECONDS_MAX, Backoff
 from tests.harness import gateway, read_events
-from tests.journeys.scripting import Scripted, eventually, result, rule, tools
+from tests.journeys.scripts import Scripted, eventually, result, rule, tools
 from tests.rig.scale import measured, scaled
-from tests.rig.scenes import (
+from tests.rig.small_servers import (
     ECHO,
     FAMILY,
     FAMILY_SIZE,
@@ -32,7 +32,7 @@ from tests.rig.scenes import (
     tool_names,
     wait_for_tools,
 )
-from tests.upstream.proc import marked, new_mark
+from tests.upstream.processes import marked, new_mark
 
 CALLS_IN_FLIGHT: Final = 1000
 SERVERS: Final = 20
@@ -227,7 +227,7 @@ def test_servers_that_come_and_go_leave_nothing_behind(tmp_path: Path) -> None:
             eventually(lambda: len(marked(mark)) == FAMILY_SIZE, "the old ones are gone")
 
         def settled() -> bool:
-            """The family, its keeper and the warden; a zombie would be one more."""
+            """The family, its keeper and the reaper; a zombie would be one more."""
             return len(descendants(pid)) == FAMILY_SIZE + 2
 
         start_again()
@@ -263,7 +263,7 @@ def test_a_server_that_hangs_on_its_list_delays_one_list_once(tmp_path: Path) ->
 
         report = status(client)["backends"]
         assert report["hanging"]["tool_count"] == 0
-        assert report["hanging"]["warnings"] == ["it has not told yet what it offers"]
+        assert report["hanging"]["warnings"] == ["it has not listed its offers yet"]
         assert all("warnings" not in report[name] for name in servers)
         assert text_of(client.call("good1__echo")) == "here"
 

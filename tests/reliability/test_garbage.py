@@ -15,20 +15,27 @@ from typing import Final
 import pytest
 
 from tests.harness import DEMO
-from tests.rig.callers import Bare, Caller, Complain, Modern, Older, Session
-from tests.rig.inside import Inside, inside, play
-from tests.rig.visitors import tool_call
+from tests.rig.in_process import InProcessGateway, in_process_gateway, run_bounded
+from tests.rig.load_clients import (
+    BareLoadClient,
+    Complain,
+    LoadClient,
+    ModernLoadClient,
+    SessionLoadClient,
+    SseLoadClient,
+)
+from tests.rig.raw_http_client import tool_call
 
 CLIENTS: Final = 5
 CALLS: Final = 20
 
-Kind = Callable[[int, Complain], Caller]
+Kind = Callable[[int, Complain], LoadClient]
 KINDS: Final[dict[str, Kind]] = {
-    "modern": Modern,
-    "without a session": Bare,
-    "2025-03-26": partial(Session, revision="2025-03-26"),
-    "2025-11-25": Session,
-    "HTTP+SSE": Older,
+    "modern": ModernLoadClient,
+    "without a session": BareLoadClient,
+    "2025-03-26": partial(SessionLoadClient, revision="2025-03-26"),
+    "2025-11-25": SessionLoadClient,
+    "HTTP+SSE": SseLoadClient,
 }
 
 
@@ -53,7 +60,7 @@ def collecting() -> Iterator[Counter[str]]:
         gc.enable()
 
 
-async def come_and_go(at: Inside, kind: Kind) -> None:
+async def come_and_go(at: InProcessGateway, kind: Kind) -> None:
     """Clients that call, one with news on the way, and leave in good order."""
     complaints: list[str] = []
     clients = [kind(at.port, complaints.append) for _ in range(CLIENTS)]
@@ -70,17 +77,17 @@ async def come_and_go(at: Inside, kind: Kind) -> None:
             await client.close()
             client.rest()
     assert not complaints
-    while not at.at_rest or at.ingress.inlets:
+    while not at.at_rest or at.ingress.connections:
         await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_a_client_that_has_gone_leaves_nothing_to_the_collector(tmp_path: Path, kind: Kind) -> None:
     async def scene() -> None:
-        async with inside(tmp_path, {"s": DEMO}) as at:
+        async with in_process_gateway(tmp_path, {"s": DEMO}) as at:
             await come_and_go(at, kind)  # What is made once, at first use, is not looked at.
             with collecting() as found:
                 await come_and_go(at, kind)
             assert not found
 
-    play(scene)
+    run_bounded(scene)

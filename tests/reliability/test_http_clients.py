@@ -6,19 +6,19 @@ from typing import Final
 import pytest
 
 from tests.reliability.conftest import Serve
-from tests.rig.bombs import LINE_BYTES_MAX, call_line
+from tests.rig.expensive_messages import LINE_BYTES_MAX, call_line
 from tests.rig.probe import HOSTILE, MIB, text_of
-from tests.rig.scale import scaled
-from tests.rig.visitors import (
+from tests.rig.raw_http_client import (
     JSON,
-    Visitor,
-    Wire,
+    RawConnection,
+    RawHttpClient,
     head,
     post,
     request,
     sending,
     tool_call,
 )
+from tests.rig.scale import scaled
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,7 @@ def chunked(body: bytes, size: int) -> bytes:
 @pytest.mark.parametrize("size", [LINE_BYTES_MAX - 1, LINE_BYTES_MAX])
 @pytest.mark.parametrize("way", ["counted", "chunked"])
 def test_a_body_up_to_the_limit_is_taken(serve: Serve, size: int, way: str) -> None:
-    with serve({"bad": HOSTILE}) as there, Wire(there.port) as wire:
+    with serve({"bad": HOSTILE}) as there, RawConnection(there.port) as wire:
         body = call_of(size)
         answer = wire.ask(post(body) if way == "counted" else chunked(body, 65_521)).message
         assert len(answer["result"]["structuredContent"]["value"]) > size - 200
@@ -55,7 +55,7 @@ def test_a_body_up_to_the_limit_is_taken(serve: Serve, size: int, way: str) -> N
 
 
 def test_a_body_that_says_it_is_too_large_is_refused_before_it_comes(serve: Serve) -> None:
-    with serve({}) as there, Wire(there.port) as wire:
+    with serve({}) as there, RawConnection(there.port) as wire:
         fields = {"Content-Type": JSON, "Accept": JSON, "Content-Length": f"{LINE_BYTES_MAX + 1}"}
         wire.send(head("POST", "/mcp", fields))
         refusal = wire.reply()
@@ -65,7 +65,7 @@ def test_a_body_that_says_it_is_too_large_is_refused_before_it_comes(serve: Serv
 
 
 def test_a_client_that_sends_too_much_before_it_reads_still_learns_why(serve: Serve) -> None:
-    with serve({}) as there, Wire(there.port) as wire:
+    with serve({}) as there, RawConnection(there.port) as wire:
         refusal = wire.ask(post(call_of(LINE_BYTES_MAX + MIB)))
         assert (refusal.status, refusal.get("connection")) == (413, "close")
 
@@ -74,7 +74,7 @@ def test_a_client_that_sends_too_much_before_it_reads_still_learns_why(serve: Se
 def test_a_body_without_end_is_cut_at_the_limit(serve: Serve, chunk_bytes: int) -> None:
     chunk = b"%x\r\n%b\r\n" % (chunk_bytes, b"x" * chunk_bytes)
     portion = chunk * (MIB // len(chunk))
-    with serve({}) as there, Wire(there.port) as wire, there.peak(2 * LINE_BYTES_MAX):
+    with serve({}) as there, RawConnection(there.port) as wire, there.peak(2 * LINE_BYTES_MAX):
         fields = {"Content-Type": JSON, "Accept": JSON, "Transfer-Encoding": "chunked"}
         wire.send(head("POST", "/mcp", fields))
         sent = 0
@@ -88,7 +88,7 @@ def test_a_body_without_end_is_cut_at_the_limit(serve: Serve, chunk_bytes: int) 
 
 @pytest.mark.parametrize("path", ["/mcp/default/messages", "/mcp"])
 def test_a_message_beyond_the_limit_is_refused_on_every_transport(serve: Serve, path: str) -> None:
-    with serve({}) as there, Wire(there.port) as wire:
+    with serve({}) as there, RawConnection(there.port) as wire:
         fields = {"Content-Type": JSON, "Accept": JSON, "Content-Length": f"{2**40}"}
         wire.send(head("POST", path, fields))
         assert wire.reply().status == 413
@@ -177,7 +177,7 @@ HEADS: Final[dict[str, tuple[int, bytes]]] = {
 def test_heads_are_held_to_the_rules_and_to_the_limits(serve: Serve) -> None:
     with serve({}) as there:
         for name, (status, raw) in HEADS.items():
-            with Wire(there.port) as wire:
+            with RawConnection(there.port) as wire:
                 wire.send(raw)
                 reply = wire.reply()
                 assert reply.status == status, (name, reply)
@@ -190,7 +190,10 @@ def test_heads_are_held_to_the_rules_and_to_the_limits(serve: Serve) -> None:
 def test_what_follows_a_refused_head_is_not_taken_for_a_request(serve: Serve) -> None:
     """Both ends must agree where a message ends; a second opinion is how requests are smuggled."""
     smuggled = post(tool_call("neighbour__touch"))
-    before = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    before = (
+        b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        b"Accept: application/json, text/event-stream\r\n"
+    )
     with serve({}) as there:
         for fields in (
             b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -201,17 +204,17 @@ def test_what_follows_a_refused_head_is_not_taken_for_a_request(serve: Serve) ->
             b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n",
             b"Content-Length: 0\r\nContent-Length: 7\r\n\r\n",
         ):
-            with Wire(there.port) as wire:
+            with RawConnection(there.port) as wire:
                 wire.send(before + fields + smuggled)
                 said = wire.wait_closed()
                 assert said.count(b"Content-Length: ") == 1, (fields, said)
                 assert said.startswith(b"HTTP/1.1 400 "), (fields, said)
-        with closing(Visitor(there.port)) as visitor:
+        with closing(RawHttpClient(there.port)) as visitor:
             assert text_of(visitor.call("neighbour__touch")).endswith("version 1.")
 
 
 def test_requests_sent_without_waiting_are_answered_in_order(serve: Serve) -> None:
-    with serve({}) as there, Wire(there.port) as wire:
+    with serve({}) as there, RawConnection(there.port) as wire:
         pings = [post(request("ping", id=number)) for number in range(PIPELINED_REQUESTS)]
         with sending(wire, b"".join(pings)):
             for number in range(PIPELINED_REQUESTS):

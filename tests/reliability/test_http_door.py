@@ -13,9 +13,17 @@ import pytest
 
 from tests.harness import WAIT_SECONDS, write_config
 from tests.reliability.conftest import Serve
+from tests.rig.http_probe import TOKEN, HttpProbe
 from tests.rig.probe import text_of
-from tests.rig.serving import TOKEN, Served
-from tests.rig.visitors import JSON, STREAM, Visitor, Wire, hello, post, tool_call
+from tests.rig.raw_http_client import (
+    JSON,
+    STREAM,
+    RawConnection,
+    RawHttpClient,
+    hello,
+    post,
+    tool_call,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -43,9 +51,9 @@ TOUCH: Final = body_of(post(tool_call("neighbour__touch")))
 MEDIA: Final[Lines] = [("Content-Type", JSON), ("Accept", f"{JSON}, {STREAM}")]
 
 
-def touched(there: Served) -> int:
+def touched(there: HttpProbe) -> int:
     """How often the counter has been touched; asking counts, and is taken off."""
-    with closing(Visitor(there.port, there.fields)) as visitor:
+    with closing(RawHttpClient(there.port, there.fields)) as visitor:
         words = text_of(visitor.call("neighbour__touch"))
     return int(words.rstrip(".").rsplit(" ", 1)[1]) - 1
 
@@ -168,14 +176,14 @@ def test_every_combination_of_host_and_origin_is_judged_before_anything_is_made(
     with serve({}, gateway=KNOWN) as there:
         welcome = 0
         before = there.sessions()
-        with Wire(there.port) as wire:
-            for (by_host, host), (by_origin, origin) in product(hosts, origins):
+        for (by_host, host), (by_origin, origin) in product(hosts, origins):
+            with RawConnection(there.port) as wire:
                 reply = wire.ask(raw("POST", "/mcp", [*host, *origin, *MEDIA], HELLO))
-                expected = by_origin if by_host == 200 else by_host
-                assert reply.status == expected, (host, origin, reply)
-                assert (reply.get("mcp-session-id") is None) == (expected != 200)
-                assert b"evil" not in reply.raw
-                welcome += expected == 200
+            expected = by_origin if by_host == 200 else by_host
+            assert reply.status == expected, (host, origin, reply)
+            assert (reply.get("mcp-session-id") is None) == (expected != 200)
+            assert b"evil" not in reply.raw
+            welcome += expected == 200
         assert there.sessions() == before + welcome
 
 
@@ -191,7 +199,7 @@ def test_a_name_that_an_attacker_points_here_executes_nothing(serve: Serve) -> N
         ]
         # A page's own GET comes without an `Origin`.
         for lines, path, verb in product((page, page[:1]), PATHS, ("GET", "POST", "DELETE")):
-            with Wire(there.port) as wire:
+            with RawConnection(there.port) as wire:
                 sent = [*lines, *MEDIA] if verb == "POST" else [*lines, ("Accept", "*/*")]
                 reply = wire.ask(raw(verb, path, sent, TOUCH if verb == "POST" else b""))
             assert reply.status == 421, (verb, path, reply)
@@ -216,18 +224,34 @@ def test_forms_and_beacons_of_web_pages_execute_nothing(serve: Serve) -> None:
         )
         for media, lines in product(SIMPLE_TYPES, sources):
             named = [("Content-Type", media)] if media else []
-            with Wire(there.port) as wire:
+            with RawConnection(there.port) as wire:
                 sent = [("Host", "localhost"), *lines, *named, ("Accept", "*/*")]
                 reply = wire.ask(raw("POST", "/mcp", sent, TOUCH))
             assert reply.status in (403, 415), (media, lines, reply)
         for target in ("/mcp?method=tools/call&name=neighbour__touch", "/mcp/default?id=1"):
             for verb in ("GET", "HEAD", "PUT", "PATCH"):
-                with Wire(there.port) as wire:
+                with RawConnection(there.port) as wire:
                     wire.send(raw(verb, target, [("Host", "localhost"), ("Accept", "*/*")]))
                     status = wire.head()[1]
                 # A GET may open a stream, which does nothing by itself.
                 assert status in (200, 405), (verb, target, status)
         assert touched(there) == 0
+
+
+def test_no_page_makes_the_gateway_reload(serve: Serve) -> None:
+    page: Lines = [("Host", "localhost"), ("Origin", "http://localhost:3000")]
+    form: Lines = [*page, ("Content-Type", "application/x-www-form-urlencoded")]
+    with serve({}) as there:
+        for request in (
+            raw("POST", "/api/v1/reload", [*page, ("Content-Length", "0")]),
+            raw("POST", "/api/v1/reload?preview=true", form, b"a=b"),
+            raw("POST", "/api/v1/reload", [("Host", "localhost"), ("Sec-Fetch-Site", "same-site")]),
+        ):
+            with RawConnection(there.port) as wire:
+                assert wire.ask(request).status == 403, request
+        with RawConnection(there.port) as wire:
+            asked = raw("POST", "/api/v1/reload", [("Host", "localhost"), ("Content-Length", "0")])
+            assert wire.ask(asked).status == 200
 
 
 def test_no_page_is_ever_told_that_it_may_read_an_answer(serve: Serve) -> None:
@@ -246,7 +270,7 @@ def test_no_page_is_ever_told_that_it_may_read_an_answer(serve: Serve) -> None:
                 raw("POST", path, [*lines, *MEDIA], HELLO),
                 raw("GET", path, [*lines, ("Accept", JSON)]),
             ):
-                with Wire(there.port) as wire:
+                with RawConnection(there.port) as wire:
                     reply = wire.ask(request)
                 assert not [n for n, _ in reply.fields if n.startswith("access-control")], reply
                 assert b"evil" not in reply.raw
@@ -293,29 +317,31 @@ def bad_credentials() -> dict[str, Lines]:
 def test_only_the_token_itself_opens_the_door(serve: Serve) -> None:
     bad = bad_credentials()
     assert len(bad) >= 40
-    with serve({}, tokens=True) as there, Wire(there.port) as wire:
+    with serve({}, tokens=True) as there:
         before = there.sessions()
         for (name, lines), path in product(bad.items(), ("/mcp", f"/mcp?access_token={TOKEN}")):
             sent = [("Host", "localhost"), *lines, *MEDIA]
-            reply = wire.ask(raw("POST", path, sent, HELLO))
+            with RawConnection(there.port) as wire:
+                reply = wire.ask(raw("POST", path, sent, HELLO))
             assert reply.status == 401, (name, reply)
             challenge = reply.get("www-authenticate") or ""
             assert challenge.startswith("Bearer "), name
             assert TOKEN.encode() not in reply.raw, name
         for path, verb in product(PATHS, ("GET", "POST", "DELETE", "HEAD", "OPTIONS")):
-            with Wire(there.port) as other:
+            with RawConnection(there.port) as other:
                 other.send(raw(verb, path, [("Host", "localhost"), ("Accept", "*/*")]))
                 assert other.head()[1] == 401, (verb, path)
         assert there.sessions() == before
-        for scheme in ("Bearer", "bearer", "BEARER", "Bearer  "):
-            good = [("Host", "localhost"), ("Authorization", f"{scheme} {TOKEN}"), *MEDIA]
-            assert wire.ask(raw("POST", "/mcp", good, HELLO)).status == 200, scheme
+        with RawConnection(there.port) as wire:
+            for scheme in ("Bearer", "bearer", "BEARER", "Bearer  "):
+                good = [("Host", "localhost"), ("Authorization", f"{scheme} {TOKEN}"), *MEDIA]
+                assert wire.ask(raw("POST", "/mcp", good, HELLO)).status == 200, scheme
 
 
 def test_a_client_that_waits_for_leave_to_send_learns_at_once_that_it_has_none(
     serve: Serve,
 ) -> None:
-    with serve({}, tokens=True) as there, Wire(there.port) as wire:
+    with serve({}, tokens=True) as there, RawConnection(there.port) as wire:
         lines = [("Host", "localhost"), *MEDIA, ("Expect", "100-continue")]
         wire.send(raw("POST", "/mcp", lines, HELLO).removesuffix(HELLO))
         reply = wire.reply()
@@ -339,7 +365,7 @@ UPGRADES: Final[tuple[Lines, ...]] = (
 def test_there_is_nothing_to_upgrade_to(serve: Serve) -> None:
     with serve({}) as there:
         for lines, path, verb in product(UPGRADES, (*PATHS, "/ws", "/mcp/ws"), ("GET", "POST")):
-            with Wire(there.port) as wire:
+            with RawConnection(there.port) as wire:
                 body = TOUCH if verb == "POST" else b""
                 media = [("Content-Type", "text/plain")] if body else []
                 wire.send(raw(verb, path, [("Host", "localhost"), *lines, *media], body))
@@ -347,9 +373,9 @@ def test_there_is_nothing_to_upgrade_to(serve: Serve) -> None:
             assert status != 101, (verb, path)
             assert "upgrade" not in dict(fields), (verb, path)
         for target in ("evil.example:443", "localhost:22"):
-            with Wire(there.port) as wire:
+            with RawConnection(there.port) as wire:
                 assert wire.ask(raw("CONNECT", target, [("Host", target)])).status == 400
-        with Wire(there.port) as wire:
+        with RawConnection(there.port) as wire:
             absolute = raw("GET", "http://evil.example/healthz", [("Host", "localhost")])
             assert wire.ask(absolute).status == 400
         assert touched(there) == 0

@@ -16,22 +16,29 @@ from typing import Final
 import pytest
 
 from tests.harness import WAIT_SECONDS
-from tests.journeys.behind import Back, Heard, Script, Web, legacy, modern
+from tests.journeys.scripted_http_server import (
+    ReceivedRequest,
+    Reply,
+    Script,
+    ScriptedHttpServer,
+    legacy,
+    modern,
+)
 from tests.reliability.conftest import Serve
-from tests.rig.inside import inside, play
-from tests.rig.probe import MIB, eventually, text_of
+from tests.rig.http_probe import HttpProbe
+from tests.rig.in_process import in_process_gateway, run_bounded
+from tests.rig.invalid_replies import fine, nothing_else
+from tests.rig.probe import MIB, RSS_GROWTH_BYTES_MAX, eventually, text_of
+from tests.rig.raw_http_client import RawHttpClient
 from tests.rig.scale import measured, scaled
-from tests.rig.serving import Served
-from tests.rig.toxic import HEALTH, Link, Poison, linked, unreachable
-from tests.rig.visitors import Visitor
-from tests.rig.wild import fine, nothing_else
+from tests.rig.toxic_proxy import HEALTH, Toxic, ToxicProxy, toxic_proxy, unreachable
 
 pytestmark = pytest.mark.slow
 
 CALLS: Final = scaled(40, full=10_000)  # With each poison.
 CALLERS: Final = scaled(8, full=100)
 SESSIONS: Final = scaled(60, full=1_000)
-LEFT_BYTES_MAX: Final = scaled(10, full=20) * MIB
+LEFT_BYTES_MAX: Final = scaled(RSS_GROWTH_BYTES_MAX, full=20 * MIB)
 """A hundred callers at once fill every cache, and the allocator keeps some of its peak."""
 LARGE_BYTES: Final = 20_000
 
@@ -58,17 +65,17 @@ class Poisons:
         self._then = then
         self._draw = random.Random(then)
 
-    def __call__(self) -> Poison:
-        return Poison(after_bytes=self._draw.randrange(1, 400), then=self._then)
+    def __call__(self) -> Toxic:
+        return Toxic(after_bytes=self._draw.randrange(1, 400), then=self._then)
 
 
-POISONS: Final[dict[str, tuple[Callable[[], Poison], set[str]]]] = {
+POISONS: Final[dict[str, tuple[Callable[[], Toxic], set[str]]]] = {
     # What the link does, and how calls may end.
-    "latency": (lambda: Poison(latency_seconds=0.05), {GOOD}),
-    "pieces": (lambda: Poison(piece_bytes=1), {GOOD}),
-    "a slow close": (lambda: Poison(close_seconds=30), {GOOD}),
-    "little bandwidth": (lambda: Poison(piece_bytes=100, bytes_per_second=20_000), {GOOD}),
-    "far too little": (lambda: Poison(piece_bytes=1, bytes_per_second=20), {TIMED_OUT}),
+    "latency": (lambda: Toxic(latency_seconds=0.05), {GOOD}),
+    "pieces": (lambda: Toxic(piece_bytes=1), {GOOD}),
+    "a slow close": (lambda: Toxic(close_seconds=30), {GOOD}),
+    "little bandwidth": (lambda: Toxic(piece_bytes=100, bytes_per_second=20_000), {GOOD}),
+    "far too little": (lambda: Toxic(piece_bytes=1, bytes_per_second=20), {TIMED_OUT}),
     "cuts": (Poisons("cut"), {GOOD, CUT}),
     "resets": (Poisons("reset"), {GOOD, CUT}),
     "half-closes": (Poisons("half"), {GOOD, CUT}),
@@ -76,7 +83,7 @@ POISONS: Final[dict[str, tuple[Callable[[], Poison], set[str]]]] = {
 }
 
 
-def outcome(visitor: Visitor, nonce: str, slug: str = "far") -> str:
+def outcome(visitor: RawHttpClient, nonce: str, slug: str = "far") -> str:
     """How a call ends."""
     answer = visitor.call(f"{slug}__fine", text=nonce)
     if "error" in answer:
@@ -86,11 +93,11 @@ def outcome(visitor: Visitor, nonce: str, slug: str = "far") -> str:
     return GOOD
 
 
-def outcomes(there: Served, calls: int, slug: str = "far") -> set[str]:
+def outcomes(there: HttpProbe, calls: int, slug: str = "far") -> set[str]:
     """How many calls of several clients end."""
     nonces = [f"nonce-{number}" for number in range(calls)]
     with ThreadPoolExecutor(CALLERS) as pool, ExitStack() as stack:
-        visitors = [Visitor(there.port) for _ in range(CALLERS)]
+        visitors = [RawHttpClient(there.port) for _ in range(CALLERS)]
         for visitor in visitors:
             stack.callback(visitor.leave)
 
@@ -104,7 +111,7 @@ def outcomes(there: Served, calls: int, slug: str = "far") -> set[str]:
 def test_every_call_over_a_bad_link_ends_with_its_answer_or_the_right_reason(
     serve: Serve, era: Callable[..., Script]
 ) -> None:
-    with Web(era(fine(nothing_else), "fine")) as web, linked(web.url) as link:
+    with ScriptedHttpServer(era(fine(nothing_else), "fine")) as web, toxic_proxy(web.url) as link:
         # Each failure is to be seen for itself, not only the first few.
         far = {"url": link.url, "timeout": 60, "breaker": False}
         with serve({"far": far, "hurried": {**far, "timeout": 1}}) as there:
@@ -127,8 +134,8 @@ def test_every_call_over_a_bad_link_ends_with_its_answer_or_the_right_reason(
 
 
 def test_a_server_that_cannot_be_reached_any_more_is_down_until_it_can(serve: Serve) -> None:
-    with Web(modern(fine(nothing_else), "fine")) as web:
-        link = Link(web.url)
+    with ScriptedHttpServer(modern(fine(nothing_else), "fine")) as web:
+        link = ToxicProxy(web.url)
         try:
             with serve({"far": {"url": link.url, "timeout": 30}}) as there:
                 assert outcomes(there, CALLERS) == {GOOD}
@@ -141,7 +148,7 @@ def test_a_server_that_cannot_be_reached_any_more_is_down_until_it_can(serve: Se
                 backend = there.status()["backends"]["far"]
                 assert (backend["status"], backend["last_error"]) == ("failed", REFUSED)
 
-                link = Link(web.url, port=link.port)
+                link = ToxicProxy(web.url, port=link.port)
 
                 eventually(lambda: outcomes(there, CALLERS) == {GOOD}, "it is back")
         finally:
@@ -162,17 +169,20 @@ def test_a_server_that_falls_silent_does_not_use_up_the_connections_to_it(
 ) -> None:
     """It is told of every call that was given up, and does not even take that."""
     monkeypatch.setattr("anyport.upstream.http.client.CONNECTIONS_MAX", 8)
-    monkeypatch.setattr("anyport.upstream.http.notes.NOTES_MAX", 4)
+    monkeypatch.setattr("anyport.upstream.http.channel.ONE_WAY_POSTS_MAX", 4)
 
     async def scene() -> None:
-        with Web(legacy(fine(nothing_else), "fine")) as web, linked(web.url) as link:
+        with (
+            ScriptedHttpServer(legacy(fine(nothing_else), "fine")) as web,
+            toxic_proxy(web.url) as link,
+        ):
             far = {"url": link.url, "timeout": 1, "breaker": False}
-            async with inside(tmp_path, {"far": far}) as at:
-                visitor = await asyncio.to_thread(Visitor, at.port)
+            async with in_process_gateway(tmp_path, {"far": far}) as at:
+                visitor = await asyncio.to_thread(RawHttpClient, at.port)
                 assert await asyncio.to_thread(outcome, visitor, "before") == GOOD
-                link.poison = lambda: Poison(after_bytes=0, then="hush")
+                link.poison = lambda: Toxic(after_bytes=0, then="hush")
                 link.cut_all()
-                visitors = [await asyncio.to_thread(Visitor, at.port) for _ in range(20)]
+                visitors = [await asyncio.to_thread(RawHttpClient, at.port) for _ in range(20)]
                 ended = await asyncio.gather(
                     *(asyncio.to_thread(outcome, each, "silence") for each in visitors)
                 )
@@ -187,7 +197,7 @@ def test_a_server_that_falls_silent_does_not_use_up_the_connections_to_it(
                 for each in (visitor, *visitors):
                     each.close()
 
-    play(scene)
+    run_bounded(scene)
 
 
 # Sessions.
@@ -209,7 +219,7 @@ class Forgetful:
         with self._lock:
             self.alive.clear()
 
-    def __call__(self, heard: Heard, back: Back) -> None:
+    def __call__(self, heard: ReceivedRequest, back: Reply) -> None:
         if heard.method == "initialize":
             with self._lock:
                 id = f"session-{len(self.sessions)}"
@@ -222,11 +232,11 @@ class Forgetful:
             }
             back.result(heard, told, Mcp_Session_Id=id)
         elif heard.method != "server/discover" and heard.fields["mcp-session-id"] not in self.alive:
-            back.error(heard, -32600, "Session not found", 404)
+            back.whole(404, b"Session not found")
         else:
             self._honest(heard, back)
 
-    def _call(self, heard: Heard, back: Back) -> None:
+    def _call(self, heard: ReceivedRequest, back: Reply) -> None:
         self.handled.append(heard.message["params"]["arguments"]["text"])
         fine(nothing_else)(heard, back)
 
@@ -235,8 +245,12 @@ def test_lost_sessions_are_opened_once_each_and_no_call_is_lost_or_made_twice(
     serve: Serve,
 ) -> None:
     server = Forgetful()
-    with Web(server) as web, serve({"far": {"url": web.url}}) as there, ExitStack() as stack:
-        visitors = [Visitor(there.port) for _ in range(CALLERS)]
+    with (
+        ScriptedHttpServer(server) as web,
+        serve({"far": {"url": web.url}}) as there,
+        ExitStack() as stack,
+    ):
+        visitors = [RawHttpClient(there.port) for _ in range(CALLERS)]
         for visitor in visitors:
             stack.callback(visitor.leave)
         pool = stack.enter_context(ThreadPoolExecutor(CALLERS))

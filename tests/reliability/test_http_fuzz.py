@@ -15,12 +15,21 @@ from tests.reliability.conftest import Serve
 from tests.rig.client import Key, ids_in, is_notification, key_of, owed_key
 from tests.rig.fuzz import frames
 from tests.rig.probe import text_of
+from tests.rig.raw_http_client import (
+    STREAM,
+    RawConnection,
+    RawHttpClient,
+    Reply,
+    head,
+    hello,
+    post,
+    tool_call,
+)
 from tests.rig.scale import measured, scaled
-from tests.rig.visitors import STREAM, Reply, Visitor, Wire, head, hello, post, tool_call
 
 pytestmark = pytest.mark.slow
 
-FRAMES: Final = scaled(1_000, full=10_000)
+FRAMES: Final = scaled(500, full=10_000)
 MODERN: Final = {"MCP-Protocol-Version": "2026-07-28"}
 
 
@@ -30,13 +39,13 @@ class Patient:
     def __init__(self, port: int, path: str = "/mcp") -> None:
         self._port = port
         self._path = path
-        self._wire = Wire(port)
+        self._wire = RawConnection(port)
 
     def ask(self, frame: bytes, fields: dict[str, str] | None = None) -> Reply:
         reply = self._wire.ask(post(frame, fields, self._path))
         if reply.get("connection") == "close":
             self._wire.close()
-            self._wire = Wire(self._port)
+            self._wire = RawConnection(self._port)
         return reply
 
     def close(self) -> None:
@@ -48,7 +57,7 @@ def test_every_malformed_body_has_one_answer_with_its_id_or_none(serve: Serve, e
     answered: Counter[str] = Counter()
     with (
         serve({}) as there,
-        closing(Visitor(there.port)) as visitor,
+        closing(RawHttpClient(there.port)) as visitor,
         closing(Patient(there.port)) as patient,
     ):
         fields = MODERN if era == "modern" else visitor.fields
@@ -81,7 +90,7 @@ class Stream:
     """A client of the older transport that counts what it is told."""
 
     def __init__(self, port: int) -> None:
-        self.stream = Wire(port)
+        self.stream = RawConnection(port)
         self.stream.send(head("GET", "/mcp", {"Accept": STREAM}))
         assert self.stream.head()[1] == 200
         first = next(self.stream.pieces())

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.harness import DEMO, WAIT_SECONDS
+from tests.harness import LEGACY_DEMO, WAIT_SECONDS
 from tests.reliability.conftest import Serve
 from tests.rig.probe import (
     HOSTILE,
@@ -21,12 +21,11 @@ from tests.rig.probe import (
     memory,
     text_of,
 )
-from tests.rig.scale import FULL, measured, scaled
-from tests.rig.visitors import (
+from tests.rig.raw_http_client import (
     JSON,
     Hangup,
-    Visitor,
-    Wire,
+    RawConnection,
+    RawHttpClient,
     head,
     modern,
     post,
@@ -34,6 +33,7 @@ from tests.rig.visitors import (
     tool_call,
     wait_for,
 )
+from tests.rig.scale import FULL, measured, scaled
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ def test_clients_that_send_too_slowly_are_let_go(serve: Serve) -> None:
     body = head("POST", "/mcp", {"Content-Type": JSON, "Accept": JSON, "Content-Length": "9999"})
     with serve({}) as there, ExitStack() as stack:
         silent, trickling, late = (
-            [stack.enter_context(Wire(there.port)) for _ in range(count)]
+            [stack.enter_context(RawConnection(there.port)) for _ in range(count)]
             for count in (SLOW_CLIENTS, SLOW_CLIENTS, SLOW_CLIENTS // 4)
         )
         for wire in late:
@@ -89,9 +89,9 @@ def test_clients_that_send_too_slowly_are_let_go(serve: Serve) -> None:
             assert wire.wait_closed() == b""
 
 
-def stream_of(there_port: int, kind: str) -> Wire:
+def stream_of(there_port: int, kind: str) -> RawConnection:
     """A client that asks for far more than it is going to read."""
-    wire = Wire(there_port, receive_bytes=4096)
+    wire = RawConnection(there_port, receive_bytes=4096)
     size = 16 * 1024
     call = tool_call("bad__chatter", {"count": DEAF_BYTES // size, "size": size}, progressToken=1)
     if kind == "modern":
@@ -109,7 +109,7 @@ def test_clients_that_stop_reading_cost_little_and_nobody_else(serve: Serve, kin
         with there.peak(DEAF_GROWTH_BYTES_MAX):
             wires = [stack.enter_context(stream_of(there.port, kind)) for _ in range(DEAF_CLIENTS)]
             # The server does one thing after another: when it tells, it has said all the rest.
-            with closing(Visitor(there.port)) as visitor:
+            with closing(RawHttpClient(there.port)) as visitor:
                 visitor.wire.socket.settimeout(SAID_SECONDS_MAX)
                 text_of(visitor.call("bad__report"))
             # A stream that nobody reads is ended; the client finds it broken off.
@@ -121,9 +121,9 @@ def test_clients_that_stop_reading_cost_little_and_nobody_else(serve: Serve, kin
 
 def test_a_client_that_asks_and_asks_and_never_reads_is_not_served_for_ever(serve: Serve) -> None:
     call = post(tool_call("neighbour__big", {"bytes": MIB}))
-    with serve({}) as there, Wire(there.port, receive_bytes=4096) as wire:
+    with serve({}) as there, RawConnection(there.port, receive_bytes=4096) as wire:
         wire.socket.setblocking(False)
-        with there.peak(32 * MIB), closing(Visitor(there.port)) as visitor:
+        with there.peak(32 * MIB), closing(RawHttpClient(there.port)) as visitor:
             for _ in range(100):
                 try:
                     wire.socket.send(call)
@@ -136,8 +136,9 @@ def test_more_clients_than_descriptors_are_turned_away_and_all_is_well_after(
     serve: Serve,
 ) -> None:
     with serve({}, files_max=FILES_MAX) as there:
+        there.evicts = True
         with ExitStack() as stack:
-            crowd = [stack.enter_context(Wire(there.port)) for _ in range(CROWD)]
+            crowd = [stack.enter_context(RawConnection(there.port)) for _ in range(CROWD)]
             served = refused = cut = 0
             for wire in crowd:
                 try:
@@ -158,20 +159,20 @@ def test_more_clients_than_descriptors_are_turned_away_and_all_is_well_after(
             assert there.process.poll() is None
         there.calls_owed += served
         wait_for(lambda: footprint(there.pid).descriptors < FILES_MAX, "room")
-        with closing(Visitor(there.port)) as visitor:
+        with closing(RawHttpClient(there.port)) as visitor:
             assert text_of(visitor.call("neighbour__echo", text="as before")) == "as before"
 
 
 def test_a_greedy_client_takes_nothing_from_polite_ones(serve: Serve) -> None:
     """One has hundreds of calls open on the very server that the others use."""
-    with serve({"shared": DEMO}) as there, ExitStack() as stack:
-        hog = [stack.enter_context(Wire(there.port)) for _ in range(HOG_CALLS)]
+    with serve({"shared": LEGACY_DEMO}) as there, ExitStack() as stack:
+        hog = [stack.enter_context(RawConnection(there.port)) for _ in range(HOG_CALLS)]
         for wire in hog:
             wire.send(post(tool_call("shared__slow", {"seconds": 0.5, "steps": 1})))
         failed: list[Any] = []
 
         def be_polite(number: int) -> None:
-            with closing(Visitor(there.port)) as visitor:
+            with closing(RawHttpClient(there.port)) as visitor:
                 for turn in range(POLITE_CALLS):
                     text = f"{number} {turn}"
                     answer = visitor.call("shared__echo", text=text)
@@ -193,10 +194,11 @@ def test_a_greedy_client_takes_nothing_from_polite_ones(serve: Serve) -> None:
 
 
 def test_idle_streams_cost_next_to_nothing_and_hear_of_changes(serve: Serve) -> None:
-    with serve({}) as there, ExitStack() as stack:
+    # Of one era: all sessions share a process, and what one changes there, all see.
+    with serve({"shared": LEGACY_DEMO}) as there, ExitStack() as stack:
         there.growth_bytes_max = LEFT_BYTES_MAX
         before = memory(there.pid, "VmRSS")
-        visitors = [Visitor(there.port) for _ in range(IDLE_STREAMS)]
+        visitors = [RawHttpClient(there.port) for _ in range(IDLE_STREAMS)]
         for visitor in visitors:
             stack.callback(visitor.leave)
         for visitor in visitors:
@@ -205,7 +207,7 @@ def test_idle_streams_cost_next_to_nothing_and_hear_of_changes(serve: Serve) -> 
         each = (memory(there.pid, "VmRSS") - before) / IDLE_STREAMS
         assert each < STREAM_BYTES_MAX, f"{each / 1024:.1f} KiB for each"
         measured(streams=IDLE_STREAMS, bytes_each=each)
-        visitors[0].call("neighbour__grow")
+        visitors[0].call("shared__grow")
         for stream in streams:
             assert next(stream.events())["method"] == "notifications/tools/list_changed"
 
@@ -214,7 +216,7 @@ def test_a_stream_is_never_silent_for_as_long_as_a_proxy_waits(serve: Serve) -> 
     """Proxies close what was silent for a minute; something is said four times as often."""
     with serve({}) as there, ExitStack() as stack:
         there.growth_bytes_max = LEFT_BYTES_MAX
-        visitors = [Visitor(there.port) for _ in range(KEPT_STREAMS)]
+        visitors = [RawHttpClient(there.port) for _ in range(KEPT_STREAMS)]
         for visitor in visitors:
             stack.callback(visitor.leave)
         streams = [stack.enter_context(visitor.open_stream()) for visitor in visitors]

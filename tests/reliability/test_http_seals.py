@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pytest
 
-from anyport.gateway.states import INVALID
+from anyport.gateway.elicitation.request_state import INVALID_STATE
 from tests.harness import DEMO, Message
 from tests.journeys.clients import META, mirrored, request
-from tests.journeys.web import Site, serving
+from tests.journeys.http_gateway import HttpGateway, serving
 from tests.rig.scale import scaled
 from tests.rig.tampering import changes
 
@@ -30,7 +30,7 @@ Ask = Callable[[str, Message], Message]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpGateway]:
     servers = {
         "old": [*DEMO, "--legacy-only"],
         "new": [*DEMO, "--modern-only", "--tasks", "--tools", "2100"],
@@ -40,7 +40,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
-def asker(site: Site, who: str = "me") -> Ask:
+def asker(site: HttpGateway, who: str = "me") -> Ask:
     """A modern client of one person."""
 
     def ask(method: str, params: Message) -> Message:
@@ -58,7 +58,7 @@ def refusal(answer: Message) -> tuple[int, str]:
 
 @pytest.mark.parametrize("server", ["old", "new"])
 def test_states_that_were_changed_or_are_anothers_are_refused_in_one_way(
-    site: Site, server: str
+    site: HttpGateway, server: str
 ) -> None:
     mine, theirs = asker(site), asker(site, "they")
     call = {"name": f"{server}__elicit", "arguments": {}}
@@ -78,11 +78,11 @@ def test_states_that_were_changed_or_are_anothers_are_refused_in_one_way(
     said.add(refusal(back(mine, other["requestState"])))
     said.add(refusal(back(mine, state, arguments={"kind": "form"})))
     said.add(refusal(back(mine, state, name=f"{'new' if server == 'old' else 'old'}__elicit")))
-    assert said == {(-32602, INVALID)}
+    assert said == {(-32602, INVALID_STATE)}
     assert not back(mine, state)["result"].get("isError")
 
 
-def test_ids_of_tasks_that_were_changed_or_are_anothers_are_not_found(site: Site) -> None:
+def test_ids_of_tasks_that_were_changed_or_are_anothers_are_not_found(site: HttpGateway) -> None:
     mine, theirs = asker(site), asker(site, "they")
     brew = {"name": "new__brew_only", "arguments": {"hold": True}}
     id, other = (ask("tools/call", brew)["result"]["taskId"] for ask in (mine, theirs))
@@ -101,7 +101,7 @@ def test_ids_of_tasks_that_were_changed_or_are_anothers_are_not_found(site: Site
     assert mine("tasks/get", {"taskId": id})["result"]["status"] == "working"
 
 
-def test_cursors_that_were_changed_are_refused_in_one_way(site: Site) -> None:
+def test_cursors_that_were_changed_are_refused_in_one_way(site: HttpGateway) -> None:
     mine = asker(site)
     cursor = mine("tools/list", {})["result"]["nextCursor"]
     said = {

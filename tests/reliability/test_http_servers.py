@@ -8,21 +8,29 @@ from typing import Final
 import pytest
 
 from tests.harness import WAIT_SECONDS, Message
-from tests.journeys.behind import Back, Heard, Script, Web, legacy, modern, tool
+from tests.journeys.scripted_http_server import (
+    ReceivedRequest,
+    Reply,
+    Script,
+    ScriptedHttpServer,
+    legacy,
+    modern,
+    tool,
+)
 from tests.reliability.conftest import Serve
-from tests.rig.hostile import filling
-from tests.rig.probe import MIB, eventually, text_of
-from tests.rig.serving import Served
-from tests.rig.visitors import Visitor, request
-from tests.rig.wild import (
+from tests.rig.hostile_server import filling
+from tests.rig.http_probe import HttpProbe
+from tests.rig.invalid_replies import (
+    INVALID_REPLIES,
     LATER,
     MESSAGE_BYTES_MAX,
     TIMED_OUT,
-    WILD,
     called,
     fine,
     nothing_else,
 )
+from tests.rig.probe import MIB, eventually, text_of
+from tests.rig.raw_http_client import RawHttpClient, request
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +50,7 @@ FATAL: Final = (
     *("much_later", "a_circle", "an_event_without_end", "chunks_without_end"),
 )
 """Some of each sort."""
-ANY: Final = {**WILD, **LATER}
+ANY: Final = {**INVALID_REPLIES, **LATER}
 START_WORDS: Final = {
     "an_empty_stream": "HTTP 200 and text/event-stream, which is no MCP message",
 }
@@ -60,7 +68,7 @@ def era(request: pytest.FixtureRequest) -> Callable[..., Script]:
 Era = Callable[..., Script]
 
 
-def tools_of(visitor: Visitor, slug: str) -> list[str]:
+def tools_of(visitor: RawHttpClient, slug: str) -> list[str]:
     """What a server offers, as all pages of the list say."""
     names: list[str] = []
     cursor: Message = {}
@@ -72,7 +80,7 @@ def tools_of(visitor: Visitor, slug: str) -> list[str]:
         cursor = {"cursor": page["nextCursor"]}
 
 
-def wait_warned(there: Served, words: str) -> Message:
+def wait_warned(there: HttpProbe, words: str) -> Message:
     """Wait until the status of the bad server has these words in a warning."""
     found: list[Message] = []
 
@@ -89,11 +97,11 @@ def wait_warned(there: Served, words: str) -> Message:
 
 
 def test_a_reply_that_is_none_costs_its_call_alone(serve: Serve, era: Era) -> None:
-    with Web(era(called, "fine", *WILD)) as web:
+    with ScriptedHttpServer(era(called, "fine", *INVALID_REPLIES)) as web:
         bad = {"url": web.url, "timeout": WAIT_SECONDS, "maxMessageBytes": MESSAGE_BYTES_MAX}
         with serve({"bad": bad, "slow": {**bad, "timeout": 1}}) as there:
-            visitor = Visitor(there.port)
-            for name, wild in WILD.items():
+            visitor = RawHttpClient(there.port)
+            for name, wild in INVALID_REPLIES.items():
                 slug = "slow" if wild.words == TIMED_OUT else "bad"
                 with there.peak(PEAK_BYTES_MAX):
                     error = visitor.call(f"{slug}__{name}")["error"]
@@ -105,7 +113,7 @@ def test_a_reply_that_is_none_costs_its_call_alone(serve: Serve, era: Era) -> No
                 assert (backend["status"], backend["restarts"]) == ("running", 0)
             visitor.close()
         calls = [heard.message["params"]["name"] for heard in web.of("tools/call")]
-        for name in WILD:
+        for name in INVALID_REPLIES:
             # Nothing is sent twice but what was sent elsewhere, and that only so often.
             assert calls.count(name) == 1 + REDIRECTS_MAX * (
                 name in ("a_circle", "a_longer_circle")
@@ -117,7 +125,7 @@ def forgetful(retry: str) -> Script:
 
     beat = f"id: 1\nretry: {retry}\n\n".encode()
 
-    def breathe(back: Back) -> None:
+    def breathe(back: Reply) -> None:
         back.stream()
         back.send(b"%x\r\n%b\r\n" % (len(beat), beat))
         back.end()
@@ -130,8 +138,8 @@ def forgetful(retry: str) -> Script:
 
 
 def test_a_server_cannot_have_itself_asked_all_the_time(serve: Serve) -> None:
-    with Web(forgetful("0")) as web, serve({"bad": {"url": web.url}}) as there:
-        visitor = Visitor(there.port)
+    with ScriptedHttpServer(forgetful("0")) as web, serve({"bad": {"url": web.url}}) as there:
+        visitor = RawHttpClient(there.port)
         error = visitor.call("bad__never")["error"]
         assert "closed its stream before it had answered" in error["message"]
         resumed = [heard for heard in web.heard if heard.fields.get("last-event-id") == "1"]
@@ -142,10 +150,10 @@ def test_a_server_cannot_have_itself_asked_all_the_time(serve: Serve) -> None:
 
 def test_a_server_cannot_have_a_caller_wait_for_days(serve: Serve) -> None:
     with (
-        Web(forgetful("999999999")) as web,
+        ScriptedHttpServer(forgetful("999999999")) as web,
         serve({"bad": {"url": web.url, "timeout": 1}}) as there,
     ):
-        visitor = Visitor(there.port)
+        visitor = RawHttpClient(there.port)
         assert visitor.call("bad__never")["error"]["message"] == TIMED_OUT
         assert text_of(visitor.call("bad__fine", text="and then")) == "and then"
         visitor.close()
@@ -157,10 +165,10 @@ def test_a_server_cannot_have_a_caller_wait_for_days(serve: Serve) -> None:
 def test_a_server_that_answers_wildly_from_the_start_is_down_until_it_is_repaired(
     serve: Serve,
 ) -> None:
-    def play(heard: Heard, back: Back) -> None:
+    def play(heard: ReceivedRequest, back: Reply) -> None:
         ANY[heard.target.rsplit("/", 1)[1].partition("?")[0]].play(heard, back)
 
-    with Web(play) as web:
+    with ScriptedHttpServer(play) as web:
         bad = {
             name.replace("_", "-"): {
                 "url": f"{web.url}/{name}",
@@ -171,7 +179,7 @@ def test_a_server_that_answers_wildly_from_the_start_is_down_until_it_is_repaire
             for name in FATAL
         }
         with serve(bad) as there:
-            visitor = Visitor(there.port)
+            visitor = RawHttpClient(there.port)
             for slug in bad:
                 error = visitor.call(f"{slug}__fine", text="hello?")["error"]
                 assert error["code"] == -32000, error
@@ -188,11 +196,11 @@ def test_a_server_that_answers_wildly_from_the_start_is_down_until_it_is_repaire
             visitor.close()
 
 
-def is_running(there: Served, slug: str) -> bool:
+def is_running(there: HttpProbe, slug: str) -> bool:
     return bool(there.status()["backends"][slug]["status"] == "running")
 
 
-def last_error(there: Served, slug: str) -> str:
+def last_error(there: HttpProbe, slug: str) -> str:
     return str(there.status()["backends"][slug]["last_error"] or "")
 
 
@@ -203,7 +211,7 @@ def listing(answer: Script, era: Era) -> Script:
     """A server that lists its tools in its own way."""
     honest = era(fine(nothing_else))
 
-    def script(heard: Heard, back: Back) -> None:
+    def script(heard: ReceivedRequest, back: Reply) -> None:
         (answer if heard.method == "tools/list" else honest)(heard, back)
 
     return script
@@ -212,11 +220,14 @@ def listing(answer: Script, era: Era) -> Script:
 def test_more_tools_than_anybody_can_use_are_cut_with_a_warning(serve: Serve, era: Era) -> None:
     tools = [tool("fine"), *(tool(f"tool_{number}") for number in range(2 * TOOLS_MAX))]
 
-    with Web(era(fine(nothing_else), *tools)) as web, serve({"bad": {"url": web.url}}) as there:
+    with (
+        ScriptedHttpServer(era(fine(nothing_else), *tools)) as web,
+        serve({"bad": {"url": web.url}}) as there,
+    ):
         there.growth_bytes_max += GROWN_BYTES_MAX
         backend = wait_warned(there, f"its tools were cut at {TOOLS_MAX}")
         assert backend["tool_count"] == TOOLS_MAX
-        visitor = Visitor(there.port)
+        visitor = RawHttpClient(there.port)
         assert len(tools_of(visitor, "bad")) == TOOLS_MAX
         assert len(tools_of(visitor, "neighbour")) > 5
         assert text_of(visitor.call("bad__fine", text="still")) == "still"
@@ -224,7 +235,7 @@ def test_more_tools_than_anybody_can_use_are_cut_with_a_warning(serve: Serve, er
 
 
 def test_schemas_of_many_megabytes_are_cut_with_a_warning(serve: Serve, era: Era) -> None:
-    def answer(heard: Heard, back: Back) -> None:
+    def answer(heard: ReceivedRequest, back: Reply) -> None:
         """Ten megabytes a page; in all fifty."""
         page = int(heard.message["params"].get("cursor", "0"))
         words = {"type": "object", "description": filling(MIB)}
@@ -232,12 +243,12 @@ def test_schemas_of_many_megabytes_are_cut_with_a_warning(serve: Serve, era: Era
         rest = {"nextCursor": f"{page + 1}"} if page < 4 else {}
         back.result(heard, {"resultType": "complete", "tools": tools, **rest})
 
-    with Web(listing(answer, era)) as web, serve({"bad": {"url": web.url}}) as there:
+    with ScriptedHttpServer(listing(answer, era)) as web, serve({"bad": {"url": web.url}}) as there:
         there.growth_bytes_max += 4 * SCHEMAS_BYTES_MAX
         with there.peak(8 * SCHEMAS_BYTES_MAX):
             backend = wait_warned(there, "its tools were cut at 7")
         assert backend["tool_count"] == 7
-        visitor = Visitor(there.port)
+        visitor = RawHttpClient(there.port)
         assert len(tools_of(visitor, "neighbour")) > 5
         visitor.close()
         # A modern list of no stated age is read again for a client, as far as the first time.
@@ -247,11 +258,11 @@ def test_schemas_of_many_megabytes_are_cut_with_a_warning(serve: Serve, era: Era
 def test_a_list_that_is_too_large_for_a_message_is_named_as_the_reason(
     serve: Serve, era: Era
 ) -> None:
-    def answer(heard: Heard, back: Back) -> None:
+    def answer(heard: ReceivedRequest, back: Reply) -> None:
         words = {"type": "object", "description": filling(2 * MESSAGE_BYTES_MAX)}
         back.result(heard, {"resultType": "complete", "tools": [tool("large", words)]})
 
-    with Web(listing(answer, era)) as web:
+    with ScriptedHttpServer(listing(answer, era)) as web:
         bad = {"url": web.url, "maxMessageBytes": MESSAGE_BYTES_MAX}
         with serve({"bad": bad}) as there:
             backend = wait_warned(there, f"its reply has more than {MESSAGE_BYTES_MAX} bytes")
@@ -260,10 +271,13 @@ def test_a_list_that_is_too_large_for_a_message_is_named_as_the_reason(
 
 @pytest.mark.parametrize("name", ["a_page", "much_later", "half_a_body", "a_circle"])
 def test_a_list_that_does_not_come_leaves_its_reason_in_the_status(serve: Serve, name: str) -> None:
-    with Web(listing(ANY[name].play, modern)) as web, serve({"bad": {"url": web.url}}) as there:
+    with (
+        ScriptedHttpServer(listing(ANY[name].play, modern)) as web,
+        serve({"bad": {"url": web.url}}) as there,
+    ):
         backend = wait_warned(there, ANY[name].words)
         assert (backend["status"], backend["tool_count"]) == ("running", 0)
-        visitor = Visitor(there.port)
+        visitor = RawHttpClient(there.port)
         assert len(tools_of(visitor, "neighbour")) > 5
 
         web.script = modern(fine(nothing_else), "fine")
@@ -276,12 +290,12 @@ def test_a_list_that_does_not_come_leaves_its_reason_in_the_status(serve: Serve,
 def test_a_list_without_end_is_cut_with_a_warning(serve: Serve, era: Era) -> None:
     pages = count(1)
 
-    def answer(heard: Heard, back: Back) -> None:
+    def answer(heard: ReceivedRequest, back: Reply) -> None:
         page = next(pages)
         rest = {"tools": [tool(f"tool_{page}")], "nextCursor": f"{page}"}
         back.result(heard, {"resultType": "complete", **rest})
 
-    with Web(listing(answer, era)) as web, serve({"bad": {"url": web.url}}) as there:
+    with ScriptedHttpServer(listing(answer, era)) as web, serve({"bad": {"url": web.url}}) as there:
         backend = wait_warned(there, f"its tools were cut after {PAGES_MAX} pages")
         assert backend["tool_count"] == PAGES_MAX
         assert len(web.of("tools/list")) == PAGES_MAX
@@ -290,15 +304,15 @@ def test_a_list_without_end_is_cut_with_a_warning(serve: Serve, era: Era) -> Non
 def test_a_list_whose_pages_come_and_come_delays_nobody_elses(serve: Serve, era: Era) -> None:
     release = threading.Event()
 
-    def answer(heard: Heard, back: Back) -> None:
+    def answer(heard: ReceivedRequest, back: Reply) -> None:
         page = 2 if "cursor" in heard.message["params"] else 1
         if page > 1:
             release.wait(WAIT_SECONDS)
         rest = {"nextCursor": "more"} if page == 1 else {}
         back.result(heard, {"resultType": "complete", "tools": [tool(f"tool_{page}")], **rest})
 
-    with Web(listing(answer, era)) as web, serve({"bad": {"url": web.url}}) as there:
-        visitor = Visitor(there.port)
+    with ScriptedHttpServer(listing(answer, era)) as web, serve({"bad": {"url": web.url}}) as there:
+        visitor = RawHttpClient(there.port)
         assert len(tools_of(visitor, "neighbour")) > 5
         assert there.status()["backends"]["bad"]["tool_count"] == 0
         release.set()

@@ -13,21 +13,21 @@ from typing import Any, Final
 import pytest
 
 from anyport import __version__
-from anyport.ingress.http.sessions import Sessions
+from anyport.ingress.http.sessions import HttpSessions
 from anyport.protocol.principal import LOCAL
-from anyport.protocol.seal import KEY_BYTES, Seal
+from anyport.protocol.quota import QuotaLimits
+from anyport.protocol.sealing import KEY_BYTES, Seal
 from tests.harness import Message
 from tests.reliability.conftest import Serve
 from tests.rig.fuzz import frames
+from tests.rig.http_probe import HttpProbe
 from tests.rig.probe import text_of
-from tests.rig.scale import scaled
-from tests.rig.serving import Served
-from tests.rig.visitors import (
+from tests.rig.raw_http_client import (
     STREAM,
     Fields,
+    RawConnection,
+    RawHttpClient,
     Reply,
-    Visitor,
-    Wire,
     head,
     hello,
     modern,
@@ -35,6 +35,7 @@ from tests.rig.visitors import (
     request,
     tool_call,
 )
+from tests.rig.scale import scaled
 
 ALICE: Final = {"Authorization": "Bearer alice-4f1b9c0d2e7a8653"}
 BOB: Final = {"Authorization": "Bearer bob-90c1d2e3f4a5b697"}
@@ -59,8 +60,8 @@ def test_ids_of_sessions_never_repeat_and_are_drawn_from_128_bits() -> None:
         drawn.append(count)
         return random.randbytes(count)
 
-    sessions = Sessions(
-        Anything(), Seal([bytes(KEY_BYTES)]), random_bytes, sessions_max=1, idle_seconds=1
+    sessions = HttpSessions(
+        Anything(), Seal([bytes(KEY_BYTES)]), random_bytes, limits=QuotaLimits(1, 1), idle_seconds=1
     )
     ids = {sessions.new_id("default", LOCAL) for _ in range(IDS)}
     assert len(ids) == IDS
@@ -89,10 +90,10 @@ def uses(session_id: str, fields: Fields, path: str = "/mcp") -> dict[str, bytes
     }
 
 
-def refusals(there: Served, attempts: dict[str, bytes]) -> dict[str, Reply]:
+def refusals(there: HttpProbe, attempts: dict[str, bytes]) -> dict[str, Reply]:
     found = {}
     for way, raw in attempts.items():
-        with Wire(there.port) as wire:
+        with RawConnection(there.port) as wire:
             found[way] = wire.ask(raw)
     return found
 
@@ -100,7 +101,7 @@ def refusals(there: Served, attempts: dict[str, bytes]) -> dict[str, Reply]:
 @pytest.mark.slow
 def test_a_session_is_of_no_use_to_anybody_else(serve: Serve) -> None:
     with serve({}, tokens=True, gateway=PEOPLE, profiles=PROFILES) as there:
-        alice = Visitor(there.port, ALICE)
+        alice = RawHttpClient(there.port, ALICE)
         there.secrets.append(alice.session_id)
         elsewhere = uses(alice.session_id, ALICE, "/mcp/other")
         for attempts in (uses(alice.session_id, BOB), elsewhere):
@@ -111,7 +112,7 @@ def test_a_session_is_of_no_use_to_anybody_else(serve: Serve) -> None:
             assert reply.status == 401, (way, reply)
         # She has lost nothing by it, and nobody has touched anything in her name.
         assert text_of(alice.call("neighbour__touch")).endswith("version 1.")
-        with Wire(there.port) as wire:
+        with RawConnection(there.port) as wire:
             assert wire.ask(uses(alice.session_id, ALICE)["end"]).status == 200
         for way, reply in refusals(there, uses(alice.session_id, ALICE)).items():
             assert reply.status == 404, (way, reply)
@@ -120,9 +121,9 @@ def test_a_session_is_of_no_use_to_anybody_else(serve: Serve) -> None:
 
 @pytest.mark.slow
 def test_a_session_that_is_not_named_is_not_guessed(serve: Serve) -> None:
-    with serve({}) as there, closing(Visitor(there.port)) as visitor:
+    with serve({}) as there, closing(RawHttpClient(there.port)) as visitor:
         version = {"MCP-Protocol-Version": "2025-11-25"}
-        with Wire(there.port) as wire:
+        with RawConnection(there.port) as wire:
             assert wire.ask(post(tool_call("neighbour__touch"), version)).status == 400
         assert text_of(visitor.call("neighbour__touch")).endswith("version 1.")
 
@@ -140,7 +141,11 @@ def mutants(id: str, random: Random) -> set[str]:
 
 @pytest.mark.slow
 def test_an_id_that_is_changed_in_any_way_is_worth_nothing(serve: Serve) -> None:
-    with serve({}) as there, closing(Visitor(there.port)) as visitor, Wire(there.port) as wire:
+    with (
+        serve({}) as there,
+        closing(RawHttpClient(there.port)) as visitor,
+        RawConnection(there.port) as wire,
+    ):
         random = Random(7)
         others = {Random(number).randbytes(48).hex() for number in range(20)}
         words = set()
@@ -157,10 +162,10 @@ def test_a_session_that_nobody_has_written_down_is_not_believed(
     serve: Serve, tmp_path: Path
 ) -> None:
     """The keys are the same after a restart, so the seal alone must not be enough."""
-    with serve({}) as there, closing(Visitor(there.port)) as visitor:
+    with serve({}) as there, closing(RawHttpClient(there.port)) as visitor:
         id = visitor.session_id
     shutil.rmtree(tmp_path / "state" / "sessions")
-    with serve({}) as there, Wire(there.port) as wire:
+    with serve({}) as there, RawConnection(there.port) as wire:
         assert there.state == tmp_path / "state"
         reply = wire.ask(post(request("tools/list"), {"Mcp-Session-Id": id}))
         assert (reply.status, reply.message["error"]["message"]) == (404, NOT_FOUND)
@@ -169,7 +174,7 @@ def test_a_session_that_nobody_has_written_down_is_not_believed(
 @pytest.mark.slow
 def test_the_events_of_a_stream_are_for_its_own_session(serve: Serve) -> None:
     with serve({}, tokens=True, gateway=PEOPLE) as there:
-        alice = Visitor(there.port, ALICE)
+        alice = RawHttpClient(there.port, ALICE)
         slow = tool_call("neighbour__slow", {"seconds": 0, "steps": 3}, progressToken="hers")
         told = alice.send(slow)
         ids = re.findall(rb"^id: (.+)$", told.body, re.MULTILINE)
@@ -177,7 +182,7 @@ def test_the_events_of_a_stream_are_for_its_own_session(serve: Serve) -> None:
         tried = [id.decode() for id in ids]
         tried += ["0-0", "1-0", "2-1", "1--1", "1-999999999999", "%", "-", "1"]
         for fields in (BOB, ALICE):  # Another session of her own is another session, too.
-            with closing(Visitor(there.port, fields)) as stranger, ExitStack() as stack:
+            with closing(RawHttpClient(there.port, fields)) as stranger, ExitStack() as stack:
                 stranger.send(request("tools/list"))
                 streams = [
                     stack.enter_context(stranger.open_stream(**{"Last-Event-ID": id}))
@@ -194,9 +199,9 @@ def test_the_events_of_a_stream_are_for_its_own_session(serve: Serve) -> None:
         alice.close()
 
 
-def open_older(there: Served, fields: Fields) -> tuple[Wire, str]:
+def open_older(there: HttpProbe, fields: Fields) -> tuple[RawConnection, str]:
     """A session of the oldest transport: its stream, and where to post."""
-    wire = Wire(there.port)
+    wire = RawConnection(there.port)
     wire.send(head("GET", "/mcp/default/sse", {"Accept": STREAM, **fields}))
     assert wire.head()[1] == 200
     first = next(wire.pieces()).decode()
@@ -222,16 +227,16 @@ def test_the_address_of_an_older_session_is_of_no_use_to_anybody_else(serve: Ser
             (404, ALICE, "/mcp/default/messages?session_id="),
         ]
         for status, fields, path in attempts:
-            with Wire(there.port) as wire:
+            with RawConnection(there.port) as wire:
                 assert wire.ask(post(touch, fields, path)).status == status, (status, path)
         # Nor is the id good for the newer transport, nor one of the newer for this.
         for reply in refusals(there, uses(id, ALICE)).values():
             assert reply.status == 404
-        newer = Visitor(there.port, ALICE)
-        with Wire(there.port) as wire:
+        newer = RawHttpClient(there.port, ALICE)
+        with RawConnection(there.port) as wire:
             foreign = f"/mcp/default/messages?session_id={newer.session_id}"
             assert wire.ask(post(touch, ALICE, foreign)).status == 404
-        with Wire(there.port) as wire:
+        with RawConnection(there.port) as wire:
             for message in (hello(), tool_call("neighbour__touch", id="hers")):
                 assert wire.ask(post(message, ALICE, address)).status == 202
         answers = stream.events()
@@ -284,7 +289,7 @@ def test_errors_tell_nothing_of_how_the_gateway_is_built(serve: Serve, tmp_path:
     with serve({}) as there:
         refused = 0
         for raw in odd_requests():
-            with Wire(there.port) as wire:
+            with RawConnection(there.port) as wire:
                 reply = wire.ask(raw)
             assert reply.status < 500 or reply.status == 501, (raw, reply)
             assert reply.get("server") is None
@@ -343,7 +348,10 @@ def test_what_a_broken_server_shows_of_itself_goes_no_further(serve: Serve) -> N
         thread.start()
         url = f"http://127.0.0.1:{behind.server_port}/mcp"
         try:
-            with serve({"broken": {"url": url}}) as there, closing(Visitor(there.port)) as visitor:
+            with (
+                serve({"broken": {"url": url}}) as there,
+                closing(RawHttpClient(there.port)) as visitor,
+            ):
                 for _ in range(3):
                     reply = visitor.send(tool_call("broken__fall"))
                     assert b"hunter2" not in reply.raw

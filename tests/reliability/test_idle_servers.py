@@ -5,20 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.demo.http.driver import HttpDemo
 from tests.harness import DEMO, Message
-from tests.journeys.clients import META, Modern, Session, names
-from tests.journeys.scripting import (
-    Scripted,
-    eventually,
-    result,
-    rule,
-    said,
-    text,
-    tools,
-)
-from tests.journeys.web import serving
-from tests.rig.resting import (
+from tests.journeys.clients import META, ModernClient, SessionClient, names
+from tests.journeys.http_gateway import serving
+from tests.journeys.scripts import Scripted, eventually, result, rule, said, text, tools
+from tests.peers.http_driver import HttpDemo
+from tests.rig.idle_servers import (
     ELICITATION,
     FORM_ANSWER,
     IDLE_SECONDS,
@@ -29,7 +21,7 @@ from tests.rig.resting import (
     resting,
     wait_for,
 )
-from tests.upstream.proc import marked, new_mark
+from tests.upstream.processes import marked, new_mark
 
 
 @pytest.mark.slow
@@ -49,7 +41,7 @@ def test_a_connection_to_a_server_behind_a_url_is_closed_and_opened_again(
         url = f"http://127.0.0.1:{demo.port}/{path}"
         servers = {"it": {"url": url, "start": "first-use", "idleSeconds": IDLE_SECONDS}}
         with serving(tmp_path, servers) as site:
-            client = Modern(site)
+            client = ModernClient(site)
             known = names(client)
             for number in range(3):
                 wait_for(client, "it", "idle")
@@ -67,13 +59,13 @@ def test_a_session_over_http_is_asked_by_a_server_that_its_call_has_started(
         "clock": clock(tmp_path),
     }
     with serving(tmp_path, servers) as site:
-        client = Session(site, capabilities=ELICITATION)
+        client = SessionClient(site, capabilities=ELICITATION)
         names(client)
         wait_for(client, "it", "idle")
 
         asking = client.start("tools/call", {"name": "it__elicit", "arguments": {}})
         asked = asking.wait_method("elicitation/create")
-        outlast(Session(site))  # A person takes their time.
+        outlast(SessionClient(site))  # A person takes their time.
         assert backend(client, "it")["status"] == "running"
         client.reply(asked, FORM_ANSWER)
 
@@ -89,15 +81,16 @@ def test_a_server_is_not_stopped_while_a_modern_client_fetches_an_answer(
     mark = new_mark()
     it = lazily([*DEMO, era], idleSeconds=IDLE_SECONDS, env={"MARK": mark})
     with serving(tmp_path, {"it": it, "clock": clock(tmp_path)}) as site:
-        client = Modern(site, **{f"{META}clientCapabilities": ELICITATION})
+        client = ModernClient(site, **{f"{META}clientCapabilities": ELICITATION})
         names(client)
         wait_for(client, "it", "idle")
+        eventually(lambda: not marked(mark), "the end of the process that listed")
         params: Message = {"name": "it__elicit", "arguments": {}}
 
         needs = client.request("tools/call", params)["result"]
         assert needs["resultType"] == "input_required"
         during = marked(mark)
-        outlast(Session(site))
+        outlast(SessionClient(site))
         assert during & marked(mark) == during, "what it knows of the call, it has in memory"
         (key,) = needs["inputRequests"]
         answers = {"inputResponses": {key: FORM_ANSWER}, "requestState": needs["requestState"]}
@@ -112,7 +105,7 @@ def test_who_follows_a_resource_has_its_server_running(tmp_path: Path, era: str)
     servers = {"it": lazily([*DEMO, era], idleSeconds=IDLE_SECONDS), "clock": clock(tmp_path)}
     counter = {"uri": "demo://counter"}
     with serving(tmp_path, servers) as site:
-        client = Session(site)
+        client = SessionClient(site)
         names(client)
         wait_for(client, "it", "idle")
 
@@ -125,7 +118,7 @@ def test_who_follows_a_resource_has_its_server_running(tmp_path: Path, era: str)
         client.request("resources/unsubscribe", counter)
         wait_for(client, "it", "idle")
 
-        listening = Modern(site).listen(resourceSubscriptions=[counter["uri"]])
+        listening = ModernClient(site).listen(resourceSubscriptions=[counter["uri"]])
         assert listening.wait_method("notifications/subscriptions/acknowledged")["params"][
             "notifications"
         ] == {"resourceSubscriptions": [counter["uri"]]}
@@ -145,13 +138,13 @@ def test_a_server_is_not_stopped_while_it_works_on_a_call_or_a_task(tmp_path: Pa
     servers = {"slow": resting(slow.command), "task": resting(task), "clock": clock(tmp_path)}
     with serving(tmp_path, servers) as site:
         knows_tasks: Message = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
-        client = Modern(site, **{f"{META}clientCapabilities": knows_tasks})
+        client = ModernClient(site, **{f"{META}clientCapabilities": knows_tasks})
         names(client)
         brewing = client.call("task__brew", {"cups": 1, "hold": True})["result"]
         waiting = client.start("tools/call", {"name": "slow__wait", "arguments": {}}, id=1)
         slow.wait_heard("tools/call")
 
-        outlast(Session(site))
+        outlast(SessionClient(site))
 
         assert backend(client, "slow")["status"] == "running"
         assert backend(client, "task")["status"] == "running"
@@ -166,7 +159,7 @@ def test_a_server_is_not_stopped_while_it_works_on_a_call_or_a_task(tmp_path: Pa
 def test_a_lazy_server_that_crashes_is_left_alone_until_the_next_call(tmp_path: Path) -> None:
     servers = {"it": lazily([*DEMO, "--legacy-only"])}
     with serving(tmp_path, servers) as site:
-        client = Session(site)
+        client = SessionClient(site)
         names(client)
         client.call("it__exit", {"code": 7})
 
@@ -196,7 +189,7 @@ def test_a_lazy_server_that_cannot_start_costs_one_attempt_a_use(tmp_path: Path)
     )
     command = [sys.executable, "-I", "-S", "-c", source, *good.command]
     with serving(tmp_path, {"it": lazily(command, idleSeconds=IDLE_SECONDS)}) as site:
-        client = Session(site)
+        client = SessionClient(site)
         names(client)
         wait_for(client, "it", "idle")
         switch.touch()

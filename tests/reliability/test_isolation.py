@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 
 from tests.harness import LineClient, Message, read_events
-from tests.rig.scenes import DUMP, ECHO, patient, python, status, text_of
-from tests.upstream.test_process import PAYLOADS
+from tests.rig.small_servers import DUMP, ECHO, patient, python, status, text_of
+from tests.upstream.stdio.test_process import PAYLOADS
 
 SAYABLE: Final = [text for text in PAYLOADS if "${" not in text and "\udcff" not in text]
 """Without references, which a configuration resolves, and half characters, which none can hold."""

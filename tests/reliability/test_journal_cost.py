@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from anyport.record.journal import Journal
+from anyport.record.journal.journal import Journal
 from tests.rig.scale import FULL, measured, scaled
 
 pytestmark = pytest.mark.slow
@@ -36,13 +36,13 @@ def timed(write: Callable[[], object]) -> list[float]:
 
 
 def test_an_event_costs_little_more_than_its_bytes(tmp_path: Path) -> None:
-    with closing(Journal(tmp_path, source="anyport", clock=time.time, redact=str)) as journal:
+    with closing(Journal(tmp_path, source="anyport", now=time.time, redact=str)) as journal:
         about = {"server": "s", "tool": "t", "client": "a client"}
-        line = journal.prepare("gateway.tool_call", about, "result_bytes")
+        line = journal.encode_template("gateway.tool_call", about, "result_bytes")
 
         def note() -> None:
-            moment = journal.moment()
-            journal.take([line % (moment, b"1" * 32, b"2" * 16, 300, 1.25)])
+            moment = journal.timestamp()
+            journal.append_encoded([line % (moment, b"1" * 32, b"2" * 16, 300, 1.25)])
             journal.flush()
 
         noted = timed(note)

@@ -12,11 +12,11 @@ from typing import Final
 
 import pytest
 
-from anyport.record.chain import START, Chain, Link, link_of, without_link
-from anyport.record.heads import FILE, KEY_FILE
-from anyport.record.outflow import RETRY_SECONDS
-from anyport.record.segments import segments
-from anyport.record.verify import Outside, verify
+from anyport.record.journal.segments import segments
+from anyport.record.journal.writer import RETRY_SECONDS
+from anyport.record.tamper.chain import INITIAL_HASH, Chain, Link, parse_link, strip_link
+from anyport.record.tamper.checkpoints import HEADS_FILE, KEY_FILE
+from anyport.record.tamper.verify import ExternalEvidence, verify
 from tests.record.story import ManualClock, heads_of, note, opened
 
 TAMPERINGS: Final = 1000
@@ -57,7 +57,7 @@ class Scene:
             if n % 40 == 30:
                 active = segments(self._whole / "events")[-1]
                 active.rename(active.with_name(f"events-{n // 40 + 1:04}.jsonl"))
-                clock.now += RETRY_SECONDS
+                clock.seconds += RETRY_SECONDS
             if n % 30 == 29 and n < SIGNED:
                 for each in journals.values():
                     assert each.head is not None
@@ -89,12 +89,12 @@ class Scene:
         return str(path.relative_to(self.state)), number + 1
 
     def signed_until(self, writer: str) -> int:
-        records = [link for _, _, line in self.read()[:SIGNED] if (link := link_of(line))]
+        records = [link for _, _, line in self.read()[:SIGNED] if (link := parse_link(line))]
         return sum(link.writer == writer for link in records)
 
 
 def linked(line: bytes) -> Link:
-    link = link_of(line)
+    link = parse_link(line)
     assert link is not None
     return link
 
@@ -105,7 +105,7 @@ def linked(line: bytes) -> Link:
 def edit(scene: Scene, draw: random.Random) -> Found:
     """One byte of what a record says."""
     path, number, line = draw.choice(scene.read())
-    at = draw.randrange(len(without_link(line)) - 1)
+    at = draw.randrange(len(strip_link(line)) - 1)
     changed = line[:at] + bytes([line[at] ^ draw.choice((1, 2, 4))]) + line[at + 1 :]
     if b"\n" in changed or b"\r" in changed:
         changed = line[:at] + b"?" + line[at + 1 :]
@@ -116,7 +116,7 @@ def edit(scene: Scene, draw: random.Random) -> Found:
 def edit_link(scene: Scene, draw: random.Random) -> Found:
     """One digit of the place of a record."""
     path, number, line = draw.choice(scene.read())
-    tail = line[len(without_link(line)) - 1 :]
+    tail = line[len(strip_link(line)) - 1 :]
     digits = [at for at, byte in enumerate(tail) if chr(byte) in "0123456789"]
     at = len(line) - len(tail) + draw.choice(digits)
     changed = line[:at] + (b"0" if line[at : at + 1] != b"0" else b"1") + line[at + 1 :]
@@ -150,7 +150,7 @@ def insert_copy(scene: Scene, draw: random.Random) -> Found:
 def insert_bare(scene: Scene, draw: random.Random) -> Found:
     """An event that nobody linked."""
     path, number, line = draw.choice(scene.read())
-    scene.change(path, lambda lines: lines.insert(number + 1, without_link(line)))
+    scene.change(path, lambda lines: lines.insert(number + 1, strip_link(line)))
     return Found(kinds=frozenset({"inserted"}), place=scene.place(path, number + 1))
 
 
@@ -163,8 +163,8 @@ def insert_forged(scene: Scene, draw: random.Random) -> Found:
     )
     after = linked(line)
     chain = Chain(after.writer)
-    chain._seq, chain._hash = after.seq, after.hash
-    forged = chain.link([without_link(line).replace(b"record", b"forged") + b"\n"])[0][:-1]
+    chain._seq, chain._last_hash = after.seq, after.hash
+    forged = chain.link([strip_link(line).replace(b"record", b"forged") + b"\n"])[0][:-1]
     scene.change(path, lambda lines: lines.insert(number + 1, forged))
     # Either could be the wrong one of the two that claim the place, unless a head tells.
     return Found(kinds=frozenset({"inserted", "rewritten"}), link=linked(forged))
@@ -241,12 +241,12 @@ def rewrite(scene: Scene, draw: random.Random) -> Found:
 def relink(scene: Scene, writer: str, victim: int) -> Link:
     """Change one record and link its chain anew; where that ends."""
     chain = Chain(writer)
-    newest = Link(writer, 0, START)
+    newest = Link(writer, 0, INITIAL_HASH)
     for path in scene.files():
         lines = path.read_bytes().splitlines()
         for at, line in enumerate(lines):
             if linked(line).writer == writer:
-                bare = without_link(line)
+                bare = strip_link(line)
                 if linked(line).seq == victim:
                     bare = bare.replace(b"record", b"forged")
                 lines[at] = chain.link([bare + b"\n"])[0][:-1]
@@ -259,7 +259,7 @@ def sign_with_another_key(scene: Scene, draw: random.Random) -> Found:
     """A chain made anew, and heads for it that are signed, but not with the key."""
     newest = relink(scene, draw.choice(WRITERS), 1)
     key = (scene.state / KEY_FILE).read_bytes()
-    (scene.state / FILE).unlink()
+    (scene.state / HEADS_FILE).unlink()
     (scene.state / KEY_FILE).unlink()
     heads_of(scene.state, key=draw.randrange(2, 255)).sign(newest)
     if draw.random() < 0.5:  # Who replaces the key as well is seen by what is kept elsewhere.
@@ -269,7 +269,7 @@ def sign_with_another_key(scene: Scene, draw: random.Random) -> Found:
 
 def change_head(scene: Scene, draw: random.Random) -> Found:
     """A digit of a signed statement."""
-    path = scene.state / FILE
+    path = scene.state / HEADS_FILE
     lines = path.read_bytes().splitlines()
     number = draw.randrange(len(lines))
     at = draw.choice([at for at, byte in enumerate(lines[number]) if chr(byte) in "23456789"])
@@ -280,7 +280,7 @@ def change_head(scene: Scene, draw: random.Random) -> Found:
 
 def remove_head(scene: Scene, draw: random.Random) -> Found:
     """A signed statement that is not the last."""
-    path = scene.state / FILE
+    path = scene.state / HEADS_FILE
     count = len(path.read_bytes().splitlines())
     scene.change(path, lambda lines: lines.pop(draw.randrange(count - 1)))
     return Found(kinds=frozenset({"heads"}))
@@ -289,7 +289,7 @@ def remove_head(scene: Scene, draw: random.Random) -> Found:
 def remove_heads_and_key(scene: Scene, draw: random.Random) -> Found:
     """All that is signed, and what it was signed with, after a chain was made anew."""
     relink(scene, draw.choice(WRITERS), 1)
-    (scene.state / FILE).unlink()
+    (scene.state / HEADS_FILE).unlink()
     (scene.state / KEY_FILE).unlink()
     return Found(kinds=frozenset({"heads"}))
 
@@ -303,7 +303,8 @@ def restore_old_copy(scene: Scene, draw: random.Random) -> Found:
     scene.change(path, lambda lines: lines.__delitem__(slice(number + 1, None)))
     rounds = (kept + 1) // 30
     scene.change(
-        scene.state / FILE, lambda lines: lines.__delitem__(slice(rounds * len(WRITERS), None))
+        scene.state / HEADS_FILE,
+        lambda lines: lines.__delitem__(slice(rounds * len(WRITERS), None)),
     )
     return Found(kinds=frozenset({"restored"}))
 
@@ -336,7 +337,7 @@ def test_every_tampering_is_seen_and_its_first_record_named(
 ) -> None:
     scene = Scene(tmp_path)
     scene.restore()
-    outside = Outside(anchor=scene.anchor)
+    outside = ExternalEvidence(anchor=scene.anchor)
     assert verify(scene.state, outside).faults == ()
     for seed in range(-(-TAMPERINGS // len(WAYS))):
         scene.restore()
@@ -363,14 +364,14 @@ def test_a_journal_torn_at_any_byte_loses_its_last_record_alone(tmp_path: Path) 
     last = whole[:-1].rindex(b"\n") + 1
     for at in range(last, len(whole)):
         path.write_bytes(whole[:at])
-        before = verify(tmp_path, Outside())
+        before = verify(tmp_path, ExternalEvidence())
         kept = 2 if at < len(whole) - 1 else 3  # Only its line end may be missing, too.
         assert before.faults == (), at
-        assert (before.records, before.parts) == (kept, int(last < at and kept == 2)), at
+        assert (before.records, before.torn_lines) == (kept, int(last < at and kept == 2)), at
 
         later = opened(tmp_path, writer="deadbeef")
         note(later, n=3)
         later.close()
-        after = verify(tmp_path, Outside())
+        after = verify(tmp_path, ExternalEvidence())
         assert after.faults == (), at
-        assert (after.records, after.parts) == (kept + 1, before.parts), at
+        assert (after.records, after.torn_lines) == (kept + 1, before.torn_lines), at

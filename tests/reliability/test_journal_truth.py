@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from anyport.record.verify import Outside, verify
+from anyport.record.tamper.verify import ExternalEvidence, verify
 from tests.harness import Message, read_events
-from tests.journeys.scripting import Scripted, failure, result, rule, text, tools
-from tests.rig.scenes import patient, status, text_of
+from tests.journeys.scripts import Scripted, failure, result, rule, text, tools
+from tests.rig.small_servers import patient, status, text_of
 
 BAGGAGE_BYTES: Final = 1024 * 1024
 CONTEXT_BYTES_MAX: Final = 8 * 1024
@@ -144,7 +144,7 @@ def test_hostile_text_is_one_record_and_forges_none(tmp_path: Path) -> None:
     raw = file.read_bytes()
     assert raw.decode().splitlines() == raw.decode().rstrip("\n").split("\n")
     assert not re.search(rb"[\x00-\x09\x0b-\x1f\x7f]", raw)
-    verified = verify(tmp_path / "state", Outside())
+    verified = verify(tmp_path / "state", ExternalEvidence())
     assert (verified.faults, verified.records) == ((), raw.count(b"\n"))
     events = read_events(tmp_path / "state")
     calls = [event for event in events if event["event_type"] == "gateway.tool_call"]

@@ -15,13 +15,13 @@ from typing import Final
 
 import pytest
 
-from anyport.record.segments import segments
-from anyport.record.verify import Outside, Report, verify
+from anyport.record.journal.segments import segments
+from anyport.record.tamper.verify import ExternalEvidence, VerificationReport, verify
 from tests.harness import LineClient, Message, write_config
 from tests.rig.scale import measured, scaled
-from tests.rig.scenes import ECHO, PATIENCE_SECONDS, python, text_of
+from tests.rig.small_servers import ECHO, PATIENCE_SECONDS, python, text_of
 
-KILLS: Final = scaled(80, full=200)
+KILLS: Final = scaled(24, full=200)
 ROUND_KILLS: Final = 4
 """Three gateways that share a state directory, and one that comes right after them."""
 LOAD_CALLS: Final = scaled(250, full=500)
@@ -45,9 +45,9 @@ class Gateways:
         finally:
             client.kill()
 
-    def verified(self) -> Report:
+    def verified(self) -> VerificationReport:
         """The journal, which must be good but for what a kill can leave of a line."""
-        report = verify(self.state, Outside())
+        report = verify(self.state, ExternalEvidence())
         assert report.faults == ()
         return report
 

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
+from tests.rig.fault_injection import FAULTS
 from tests.rig.long_run import Plan, run
-from tests.rig.mischief import FAULTS
 
 pytestmark = pytest.mark.slow
 
@@ -27,9 +27,9 @@ PLAN: Final = Plan(
 def test_whatever_happens_every_call_is_answered_and_no_neighbour_suffers(tmp_path: Path) -> None:
     outcome = run(PLAN, tmp_path)
 
-    assert outcome.books.grievances == []
+    assert outcome.account.violations == []
     assert not outcome.own_faults
     assert outcome.verdicts() == dict.fromkeys(outcome.verdicts(), True)
     # A fault is left out where all that it could hit are hit already.
     assert outcome.faults.total() > 0.8 * len(FAULTS)
-    assert outcome.books.excused, "no fault was felt by anybody"
+    assert outcome.account.excused, "no fault was felt by anybody"

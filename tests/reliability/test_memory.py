@@ -7,11 +7,11 @@ from typing import Final
 
 import pytest
 
-from tests.harness import DEMO
+from tests.harness import LEGACY_DEMO
 from tests.reliability.conftest import Serve
 from tests.rig.probe import MIB, eventually, memory, text_of
+from tests.rig.raw_http_client import RawConnection, post, tool_call
 from tests.rig.scale import measured, scaled
-from tests.rig.visitors import Wire, post, tool_call
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def test_what_does_not_fit_in_memory_is_put_off_and_nothing_breaks(serve: Serve)
     outcomes: Counter[str] = Counter()
     most = 0
     gateway = {"bytesMax": UNDER_WAY_BYTES_MAX}
-    with serve({"large": DEMO}, memory_bytes_max=MEMORY_BYTES_MAX, gateway=gateway) as there:
+    with serve({"large": LEGACY_DEMO}, memory_bytes_max=MEMORY_BYTES_MAX, gateway=gateway) as there:
         there.turns_away = True
         there.growth_bytes_max *= 3
         call = post(tool_call("large__big", {"bytes": ANSWER_BYTES}))
@@ -36,7 +36,7 @@ def test_what_does_not_fit_in_memory_is_put_off_and_nothing_breaks(serve: Serve)
         while not outcomes or time.monotonic() < over:
             with ExitStack() as stack:
                 wires = [
-                    stack.enter_context(Wire(there.port, receive_bytes=262_144))
+                    stack.enter_context(RawConnection(there.port, receive_bytes=262_144))
                     for _ in range(CLIENTS)
                 ]
                 for wire in wires:
@@ -50,12 +50,12 @@ def test_what_does_not_fit_in_memory_is_put_off_and_nothing_breaks(serve: Serve)
         assert outcomes["whole"] >= outcomes.total() // 2
         assert most < MEMORY_BYTES_MAX
         measured(calls=outcomes.total(), put_off=outcomes["put off"], most_mib=most / MIB)
-        with Wire(there.port) as wire:
+        with RawConnection(there.port) as wire:
             small = post(tool_call("large__echo", {"text": "as before"}))
             eventually(lambda: wire.ask(small).status == 200, "there is room again")
 
 
-def outcome(wire: Wire) -> str:
+def outcome(wire: RawConnection) -> str:
     """How a call ended."""
     reply = wire.reply()
     if reply.status == 200 and "result" in reply.message:

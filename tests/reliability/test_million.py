@@ -14,19 +14,12 @@ from typing import Final
 
 import pytest
 
-from anyport.record.index import Index
-from anyport.record.journal import Journal
+from anyport.record.index.index import Index
+from anyport.record.journal.journal import Journal
 from tests.rig.scale import scaled
-from tools.million import (
-    QUESTIONS,
-    a_writer,
-    ask,
-    exchanges,
-    resident_bytes,
-    write_journal,
-)
+from tools.million import QUESTIONS, a_writer, ask, exchanges, resident_bytes, write_journal
 
-EXCHANGES: Final = scaled(100_000, full=1_000_000)
+EXCHANGES: Final = scaled(50_000, full=1_000_000)
 HOURS: Final = 24
 ROUNDS: Final = 10
 
@@ -89,9 +82,9 @@ def _writing_seconds(state_dir: Path) -> float:
     """The median of writing one event."""
     now = time.time()
     times = []
-    with closing(Journal(state_dir, source="anyport", clock=time.time, redact=str)) as journal:
+    with closing(Journal(state_dir, source="anyport", now=time.time, redact=str)) as journal:
         for line in exchanges(2000, now, now, random.Random(1)):
-            journal.take([line])
+            journal.append_encoded([line])
             before = time.perf_counter()
             journal.flush()
             times.append(time.perf_counter() - before)

@@ -10,22 +10,22 @@ from typing import Final
 import pytest
 
 from anyport.ingress.http.handover import Predecessor
-from anyport.record.segments import segments
+from anyport.record.journal.segments import segments
 from tests.harness import WAIT_SECONDS, Message
 from tests.rig.probe import check_journal, descendants, eventually, text_of
-from tests.rig.relay_race import (
+from tests.rig.raw_http_client import RawConnection, head, modern, post, request, tool_call
+from tests.rig.scale import measured, scaled
+from tests.rig.takeovers import (
     ASK,
     LEGACY,
-    Busy,
-    Race,
+    BusyClient,
+    Takeovers,
     activated,
     ask_again,
     fresh,
-    race,
+    takeovers,
     updated,
 )
-from tests.rig.scale import measured, scaled
-from tests.rig.visitors import Wire, head, modern, post, request, tool_call
 
 pytestmark = pytest.mark.slow
 
@@ -38,16 +38,16 @@ PAUSE_SECONDS: Final = scaled(0.05, full=0.04)
 
 
 @pytest.fixture
-def demo(tmp_path: Path) -> Iterator[Race]:
+def demo(tmp_path: Path) -> Iterator[Takeovers]:
     """A gateway before one server that has sessions, and those that follow it."""
-    with race(tmp_path, {"s": LEGACY}) as running:
+    with takeovers(tmp_path, {"s": LEGACY}) as running:
         yield running
 
 
-def test_no_call_fails_while_gateways_take_over_from_one_another(demo: Race) -> None:
+def test_no_call_fails_while_gateways_take_over_from_one_another(demo: Takeovers) -> None:
     sorts = [(short, legacy) for short in (False, True) for legacy in (False, True)]
     busy = [
-        Busy(demo.port, number, fresh=short, legacy=legacy, pause=PAUSE_SECONDS)
+        BusyClient(demo.port, number, fresh=short, legacy=legacy, pause=PAUSE_SECONDS)
         for number, (short, legacy) in enumerate(sorts * CLIENTS)
     ]
     before = []
@@ -75,7 +75,7 @@ def test_no_call_fails_while_gateways_take_over_from_one_another(demo: Race) -> 
     assert not any(descendants(runner.pid) for runner in before)
 
 
-def test_a_call_that_is_open_is_finished_where_it_began(demo: Race) -> None:
+def test_a_call_that_is_open_is_finished_where_it_began(demo: Takeovers) -> None:
     slow = tool_call("s__slow", {"seconds": 2, "steps": 4}, progressToken="p")
     wire, visitor = demo.wire(), demo.visitor()
     wire.send(modern(slow))
@@ -97,7 +97,7 @@ def test_a_call_that_is_open_is_finished_where_it_began(demo: Race) -> None:
     assert check_journal(demo.state) == 2
 
 
-def test_subscriptions_and_streams_get_their_endings_at_once(demo: Race) -> None:
+def test_subscriptions_and_streams_get_their_endings_at_once(demo: Takeovers) -> None:
     wire = demo.wire()
     wish = {"notifications": {"toolsListChanged": True}}
     wire.send(modern(request("subscriptions/listen", wish)))
@@ -116,7 +116,9 @@ def test_subscriptions_and_streams_get_their_endings_at_once(demo: Race) -> None
     assert next(again.events())["method"] == "notifications/tools/list_changed"
 
 
-def test_a_request_on_a_connection_that_was_idle_is_answered_and_the_last_on_it(demo: Race) -> None:
+def test_a_request_on_a_connection_that_was_idle_is_answered_and_the_last_on_it(
+    demo: Takeovers,
+) -> None:
     wire = demo.wire()
     first = wire.ask(modern(tool_call("s__echo", {"text": "1"})))
     demo.upgrade()
@@ -127,7 +129,7 @@ def test_a_request_on_a_connection_that_was_idle_is_answered_and_the_last_on_it(
     assert wire.wait_closed() == b""
 
 
-def test_an_answer_to_a_question_of_the_gateway_before_finds_its_way(demo: Race) -> None:
+def test_an_answer_to_a_question_of_the_gateway_before_finds_its_way(demo: Takeovers) -> None:
     visitor = demo.visitor(**ASK)
     visitor.wire.send(post(tool_call("s__elicit", id="call"), visitor.fields))
     assert visitor.wire.head()[1] == 200
@@ -144,7 +146,7 @@ def test_an_answer_to_a_question_of_the_gateway_before_finds_its_way(demo: Race)
     assert before.end()[0] == 0
 
 
-def test_a_call_of_the_gateway_before_can_be_cancelled(demo: Race) -> None:
+def test_a_call_of_the_gateway_before_can_be_cancelled(demo: Takeovers) -> None:
     visitor = demo.visitor()
     call = tool_call("s__slow", {"seconds": 30, "steps": 100}, "call", progressToken="p")
     visitor.wire.send(post(call, visitor.fields))
@@ -162,7 +164,7 @@ def test_a_call_of_the_gateway_before_can_be_cancelled(demo: Race) -> None:
     assert before.end()[0] == 0
 
 
-def test_what_a_session_wishes_on_an_old_connection_the_new_gateway_knows(demo: Race) -> None:
+def test_what_a_session_wishes_on_an_old_connection_the_new_gateway_knows(demo: Takeovers) -> None:
     visitor = demo.visitor()
     demo.upgrade()
     stream = demo.keep(visitor.open_stream())  # It goes on in the new one from here.
@@ -178,11 +180,11 @@ def test_what_a_session_wishes_on_an_old_connection_the_new_gateway_knows(demo: 
     assert ask_again(ended).status == 404
 
 
-def test_a_successor_that_dies_before_it_accepts_changes_nothing(demo: Race) -> None:
+def test_a_successor_that_dies_before_it_accepts_changes_nothing(demo: Takeovers) -> None:
     path = demo.state / f"serve-{demo.port}.sock"
     found = Predecessor.find(path)
     assert found is not None and found.pid == demo.now.pid
-    (taken,) = found.take()
+    (taken,) = found.take_sockets()
     taken.close()
     found.close()
 
@@ -193,7 +195,7 @@ def test_a_successor_that_dies_before_it_accepts_changes_nothing(demo: Race) -> 
     assert before.end()[0] == 0
 
 
-def test_with_nobody_there_the_one_that_would_take_over_just_starts(demo: Race) -> None:
+def test_with_nobody_there_the_one_that_would_take_over_just_starts(demo: Takeovers) -> None:
     demo.now.process.send_signal(signal.SIGTERM)
     code, _ = demo.now.end()
     assert code == 0
@@ -207,7 +209,7 @@ def test_an_address_that_systemd_keeps_is_open_while_nobody_serves_it(tmp_path: 
     with socket.create_server(("127.0.0.1", 0)) as kept:
         port = kept.getsockname()[1]
         first = activated(kept, "--state-dir", str(tmp_path))
-        busy = Wire(port)
+        busy = RawConnection(port)
         busy.send(modern(tool_call("demo__slow", {"seconds": 2, "steps": 4}, progressToken="p")))
         assert busy.head()[1] == 200
         first.send_signal(signal.SIGTERM)
@@ -216,7 +218,7 @@ def test_an_address_that_systemd_keeps_is_open_while_nobody_serves_it(tmp_path: 
         busy.close()
         assert first.wait(WAIT_SECONDS) == 0
 
-        with Wire(port) as early:
+        with RawConnection(port) as early:
             early.send(modern(tool_call("demo__echo", {"text": "early"})))
             second = activated(kept, "--state-dir", str(tmp_path))
             assert text_of(early.reply().message) == "early"
@@ -232,7 +234,7 @@ def noted(state: Path) -> Iterator[Message]:
             yield from (json.loads(line) for line in lines if line.strip())
 
 
-def wait_for_calls(busy: list[Busy]) -> None:
+def wait_for_calls(busy: list[BusyClient]) -> None:
     """Until so many more have been answered."""
     goal = sum(each.answered for each in busy) + CALLS
     eventually(lambda: sum(each.answered for each in busy) >= goal, "calls")

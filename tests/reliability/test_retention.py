@@ -5,7 +5,6 @@ full on one of its own.
 """
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -17,18 +16,19 @@ from typing import Any, Final
 
 import pytest
 
+from anyport.clock import Clock
 from anyport.record import retention as retention_module
-from anyport.record import segments as segments_module
-from anyport.record.heads import Heads
-from anyport.record.journal import Journal
-from anyport.record.retention import Keeping, Retention
-from anyport.record.segments import segments
-from anyport.record.verify import Outside, StillChanging, verify
+from anyport.record.journal import segments as segments_module
+from anyport.record.journal.journal import Journal
+from anyport.record.journal.segments import segments
+from anyport.record.retention import Retention, RetentionLimits
+from anyport.record.tamper.checkpoints import CheckpointWriter
+from anyport.record.tamper.verify import ExternalEvidence, StillChanging, verify
 from tests.harness import gateway
 from tests.rig.scale import scaled
-from tests.rig.scenes import ECHO, PATIENCE_SECONDS, python, text_of
+from tests.rig.small_servers import ECHO, PATIENCE_SECONDS, python, text_of
 
-EVENTS: Final = scaled(100_000, full=10_000_000)
+EVENTS: Final = scaled(40_000, full=10_000_000)
 SEGMENT_BYTES: Final = scaled(1, full=64) * 1024 * 1024
 KEPT_BYTES: Final = scaled(8, full=16) * SEGMENT_BYTES
 BATCH_EVENTS: Final = 100
@@ -40,14 +40,14 @@ class Writer:
     """Writes a journal, as a gateway does under load."""
 
     def __init__(self, state: Path) -> None:
-        self.journal = Journal(state, source="anyport", clock=time.time, redact=str)
+        self.journal = Journal(state, source="anyport", now=time.time, redact=str)
         about = {"server": "s", "tool": "t", "padding": "x" * 200}
-        self._line = self.journal.prepare("gateway.tool_call", about, "result_bytes")
+        self._line = self.journal.encode_template("gateway.tool_call", about, "result_bytes")
 
     def write(self) -> None:
-        moment = self.journal.moment()
+        moment = self.journal.timestamp()
         line = self._line % (moment, b"1" * 32, b"2" * 16, 300, 1.25)
-        self.journal.take([line] * BATCH_EVENTS)
+        self.journal.append_encoded([line] * BATCH_EVENTS)
         self.journal.flush()
 
 
@@ -84,15 +84,16 @@ def test_a_journal_stays_within_its_bounds_and_verifies_while_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segments_module, "SEGMENT_BYTES_MAX", SEGMENT_BYTES)
-    monkeypatch.setattr("anyport.record.outflow.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("anyport.record.journal.writer.RETRY_SECONDS", 0.0)
     monkeypatch.setattr(retention_module, "QUIET_SECONDS", 0.1)
-    heads = Heads(tmp_path, anchor=None, clock=time.time, random_bytes=os.urandom)
+    clock = Clock(lambda error: None)
+    checkpoints = CheckpointWriter(tmp_path, anchor=None, clock=clock)
     retention = Retention(
         tmp_path,
-        journal=Keeping(days=90, bytes=KEPT_BYTES),
-        payloads=Keeping(days=7, bytes=KEPT_BYTES),
-        heads=heads,
-        clock=time.time,
+        journal=RetentionLimits(days=90, bytes=KEPT_BYTES),
+        payloads=RetentionLimits(days=7, bytes=KEPT_BYTES),
+        checkpoints=checkpoints,
+        clock=clock,
     )
     writers = [Writer(tmp_path), Writer(tmp_path)]
     pruned: list[int] = []
@@ -104,7 +105,7 @@ def test_a_journal_stays_within_its_bounds_and_verifies_while_it_is_written(
 
     def check() -> None:
         with suppress(StillChanging):
-            report = verify(tmp_path, Outside())
+            report = verify(tmp_path, ExternalEvidence())
             faults.extend(str(fault) for fault in report.faults)
             looks.append(report.records)
 
@@ -116,12 +117,12 @@ def test_a_journal_stays_within_its_bounds_and_verifies_while_it_is_written(
     for writer in writers:
         writer.journal.close()
         assert writer.journal.head is not None
-        heads.sign(writer.journal.head)
+        checkpoints.sign(writer.journal.head)
     assert faults == []
     assert len(looks) > 3
     assert sum(pruned) > 10
     assert size_of(tmp_path) <= KEPT_BYTES + SEGMENT_BYTES + SPARE_BYTES
-    report = verify(tmp_path, Outside())
+    report = verify(tmp_path, ExternalEvidence())
     assert (report.faults, report.unsigned) == ((), 0)
     assert report.records + report.removed == EVENTS
 

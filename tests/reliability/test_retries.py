@@ -22,15 +22,21 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.harness import LineClient, Message, read_events
-from tests.journeys.behind import Back, Heard, Web, modern
+from tests.journeys.scripted_http_server import (
+    ReceivedRequest,
+    Reply,
+    ScriptedHttpServer,
+    legacy,
+    modern,
+)
 from tests.reliability.conftest import Serve
-from tests.rig.inside import inside, play
+from tests.rig.in_process import in_process_gateway, run_bounded
+from tests.rig.invalid_replies import fine, nothing_else
 from tests.rig.probe import eventually
+from tests.rig.raw_http_client import RawHttpClient
 from tests.rig.scale import measured, scaled
-from tests.rig.scenes import MINIMAL, patient, python, status, tool_names
-from tests.rig.toxic import Link
-from tests.rig.visitors import Visitor
-from tests.rig.wild import fine, nothing_else
+from tests.rig.small_servers import MINIMAL, patient, python, status, tool_names
+from tests.rig.toxic_proxy import ToxicProxy
 
 pytestmark = pytest.mark.slow
 
@@ -192,14 +198,17 @@ def test_a_reply_that_was_cut_off_is_asked_for_again_where_that_does_no_harm(
 ) -> None:
     failures = iter([True])
 
-    def call(heard: Heard, back: Back) -> None:
+    def call(heard: ReceivedRequest, back: Reply) -> None:
         if next(failures, False):
             back.send(b"HTTP/1.1 200 OK\r\nContent-Le")
             raise ConnectionError
         back.result(heard, {"resultType": "complete", "content": [{"type": "text", "text": "ok"}]})
 
-    with Web(modern(call, LOOK, "add")) as web, serve({"far": {"url": web.url}}) as there:
-        visitor = Visitor(there.port)
+    with (
+        ScriptedHttpServer(modern(call, LOOK, "add")) as web,
+        serve({"far": {"url": web.url}}) as there,
+    ):
+        visitor = RawHttpClient(there.port)
         answer = visitor.call(f"far__{name}")
         there.calls_owed += 1
         visitor.close()
@@ -208,6 +217,34 @@ def test_a_reply_that_was_cut_off_is_asked_for_again_where_that_does_no_harm(
         assert len(web.of("tools/call")) == attempts
         metrics = there.page("/metrics").decode().splitlines()
         assert f'anyport_server_retries_total{{server="far"}} {attempts - 1}.0' in metrics
+
+
+@pytest.mark.parametrize(("name", "attempts"), [("look", 2), ("add", 1)])
+def test_a_call_that_got_a_404_is_made_again_where_that_does_no_harm(
+    serve: Serve, name: str, attempts: int
+) -> None:
+    """The session may be gone, or the call was carried out: a bare 404 does not say."""
+    failures = iter([True])
+
+    def call(heard: ReceivedRequest, back: Reply) -> None:
+        if next(failures, False):
+            back.whole(404)
+        else:
+            back.result(heard, {"content": [{"type": "text", "text": "ok"}]})
+
+    with (
+        ScriptedHttpServer(legacy(call, LOOK, "add")) as web,
+        serve({"far": {"url": web.url}}) as there,
+    ):
+        visitor = RawHttpClient(there.port)
+        answer = visitor.call(f"far__{name}")
+        again = visitor.call(f"far__{name}")
+        there.calls_owed += 2
+        visitor.close()
+
+        assert ("result" in answer) is (attempts == 2)
+        assert "result" in again
+        assert len(web.of("tools/call")) == attempts + 1
 
 
 def test_a_dial_that_fails_once_is_not_even_noticed(
@@ -229,24 +266,24 @@ def test_a_dial_that_fails_once_is_not_even_noticed(
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
     async def scene() -> None:
-        with Web(modern(fine(nothing_else), "fine")) as web:
-            link = Link(web.url)
+        with ScriptedHttpServer(modern(fine(nothing_else), "fine")) as web:
+            link = ToxicProxy(web.url)
             url = f"http://flaky.test:{urlsplit(link.url).port}/mcp"
-            async with inside(tmp_path, {"far": {"url": url}}) as at:
-                visitor = await asyncio.to_thread(Visitor, at.port)
+            async with in_process_gateway(tmp_path, {"far": {"url": url}}) as at:
+                visitor = await asyncio.to_thread(RawHttpClient, at.port)
                 first = await asyncio.to_thread(visitor.call, "far__fine", text="one")
                 assert first["result"]["content"][0]["text"] == "one"
                 client = at.gateway.servers["far"].connections()[0][1]._channel.client  # type: ignore[attr-defined]
                 for line in list(client.idle):
-                    line.give_up(None)
+                    line.cancel(None)
                 armed.set()
                 second = await asyncio.to_thread(visitor.call, "far__fine", text="two")
                 visitor.close()
                 assert second["result"]["content"][0]["text"] == "two"
-                assert at.gateway.relay.retries.repeated == {"far": 1}
+                assert at.gateway.relay.retry_budgets.retried_counts == {"far": 1}
             link.close()
 
-    play(scene)
+    run_bounded(scene)
     events = read_events(tmp_path / "state")
     calls = [event for event in events if event["event_type"] == "gateway.tool_call"]
     assert [call["metadata"].get("attempts") for call in calls] == [None, 2]

@@ -1,33 +1,43 @@
 """Whole gateways in simulated worlds: hundreds of seeded schedules, and some written by hand.
 
-In full there are ten thousand: `python -m tests.rig.simschedule --count 10000`, on all cores.
+`python -m tests.rig.simulation.schedule --count 10000` plays ten thousand, on all cores.
 """
 
+import errno
+import gc
+import itertools
 import os
+import resource
+import socket
 import subprocess
 import sys
+import threading
+import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from anyport.config.schema import GatewayConfig, ServerConfig
-from anyport.gateway.deadlines import Deadlines
-from anyport.gateway.leases import Leases
-from anyport.gateway.ledger import Ledger
-from anyport.gateway.questions import Questions
+from anyport.config.model import GatewayConfig, ServerConfig
+from anyport.gateway.calls.call_table import CallTable
+from anyport.gateway.calls.leases import Leases
+from anyport.gateway.elicitation.server_requests import ServerRequests
+from anyport.gateway.recording.call_recorder import CallRecorder
 from anyport.upstream.connection import Connection
 from tests.rig.scale import measured, scaled
-from tests.rig.simclients import ALL, Persona
-from tests.rig.simplan import ELICIT, Plan
-from tests.rig.simschedule import complaint, perform, play
-from tests.rig.simscript import Script, Step, draw
-from tests.rig.simservers import Traits
-from tests.rig.simwires import Weather
+from tests.rig.simulation.call_plan import ELICIT, Plan
+from tests.rig.simulation.clients import ALL, Persona
+from tests.rig.simulation.environment import Environment
+from tests.rig.simulation.loop import BEGINNING
+from tests.rig.simulation.network import NetworkConditions
+from tests.rig.simulation.scenario import Scenario, Step, draw
+from tests.rig.simulation.schedule import complaint, perform, play
+from tests.rig.simulation.servers import Traits
 
 CHUNKS: Final = 8
-CHUNK: Final = scaled(60, full=1_250)
+CHUNK: Final = scaled(25, full=1_250)
 ROOT: Final = Path(__file__).parents[2]
 
 
@@ -45,9 +55,48 @@ def test_a_seed_is_the_same_run_each_time() -> None:
         assert play(seed).digest == play(seed).digest
 
 
+def test_a_seed_is_the_same_run_whatever_the_real_machine_is_short_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seeds = (7, 11, 23)
+    before = [play(seed).digest for seed in seeds]
+
+    def none_left(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    slow = itertools.count()
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+    monkeypatch.setattr(socket, "socket", none_left)
+    monkeypatch.setattr(time, "thread_time", lambda: float(next(slow)))
+    monkeypatch.setattr(gc, "collect", none_left)
+    assert [play(seed).digest for seed in seeds] == before
+
+
+def test_other_threads_of_the_process_live_on_in_the_real_world() -> None:
+    world = Environment("1", NetworkConditions())
+    told: list[tuple[float, bytes]] = []
+
+    def look() -> None:
+        told.append((time.monotonic(), os.urandom(8)))
+
+    began = time.monotonic()
+    with closing(world.loop), world.inside():
+        other = threading.Thread(target=look)
+        other.start()
+        other.join()
+        look()
+    (there, chance), (here, ours) = told
+    assert began <= there <= time.monotonic()
+    assert here == BEGINNING
+    assert ours == world.chance("urandom").randbytes(8) != chance
+
+
 @pytest.mark.slow
 def test_a_seed_is_the_same_run_in_another_process() -> None:
-    code = "from tests.rig.simschedule import play; print([play(seed).digest for seed in range(9)])"
+    code = (
+        "from tests.rig.simulation.schedule import play;"
+        "print([play(seed).digest for seed in range(9)])"
+    )
     told = [
         subprocess.run(
             [sys.executable, "-c", code],
@@ -96,7 +145,7 @@ def script(
     *steps: Step,
     config: dict[str, Any] | None = None,
     **about: bool,
-) -> Script:
+) -> Scenario:
     """A schedule with one server."""
 
     def server(slug: str) -> ServerConfig:
@@ -105,9 +154,9 @@ def script(
             | (config or {})
         )
 
-    return Script(
+    return Scenario(
         seed=1,
-        weather=Weather(),
+        weather=NetworkConditions(),
         gateway=GatewayConfig(),
         servers=((server("s0"), traits),),
         spare=(server("spare"), traits),
@@ -117,7 +166,7 @@ def script(
     )
 
 
-def perfect(script: Script) -> None:
+def perfect(script: Scenario) -> None:
     outcome = perform(script)
     assert not outcome.faults, "\n".join(
         [
@@ -164,6 +213,13 @@ def test_a_client_may_hang_up_while_its_answer_waits_for_a_slow_disk() -> None:
         perfect(script(Traits(), (BARE,), *steps, abrupt=True))
 
 
+def test_a_call_that_is_given_up_at_the_end_is_answered_although_the_disk_is_slow() -> None:
+    slow = step("disk", how="slow", seconds=1.0)
+    asks = step("call", plan=Plan(asks=(ELICIT,)), manner="never", pause=1.0)
+    steps = step("call"), slow, step("call"), asks, step("restart", pause=1.0)
+    perfect(script(Traits(), (LEGACY,), *steps))
+
+
 def test_lists_that_are_read_while_the_only_session_ends_do_no_harm() -> None:
     steps = step("call"), step("grow", pause=1.0)
     for pause in (0.0, 0.0005, 0.001, 0.0015, 0.002):
@@ -171,15 +227,24 @@ def test_lists_that_are_read_while_the_only_session_ends_do_no_harm() -> None:
         perfect(script(Traits(), (LEGACY,), *steps, leave, sole=True, abrupt=True))
 
 
+def test_a_list_whose_answer_is_lost_with_its_connection_is_asked_for_under_another_id() -> None:
+    there = ServerConfig(slug="s0", name="s0", cwd="/", url="http://10.0.0.1:9000/mcp")
+    for number in range(20):
+        steps = step("call"), step("grow", pause=1.0), step("cut", pause=0.001 * number)
+        cut = script(Traits(), (LEGACY,), *steps)
+        far = NetworkConditions(latency_seconds=0.01)
+        perfect(replace(cut, servers=((there, Traits()),), weather=far))
+
+
 # A simulation that cannot fail proves nothing.
 
 
-def faults_of(script: Script) -> str:
+def faults_of(script: Scenario) -> str:
     return "\n".join(perform(script).faults)
 
 
 def test_an_answer_that_never_comes_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Deadlines, "sweep", lambda self, now: None)
+    monkeypatch.setattr(CallTable, "sweep", lambda self, now: None)
     called = step("call", plan=Plan(ending="never"))
     assert "c1 never got an answer to" in faults_of(script(Traits(), (MODERN,), called))
 
@@ -187,7 +252,7 @@ def test_an_answer_that_never_comes_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 def test_an_answer_that_comes_to_the_wrong_caller_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settles = Connection.settles
+    settles = Connection.receive_result
 
     def cross(self: Connection, raw: bytes, of: Any = None) -> bool:
         numbers = [number for number, call in self._open.items() if call.method == "tools/call"]
@@ -196,7 +261,7 @@ def test_an_answer_that_comes_to_the_wrong_caller_is_noticed(
             self._open[one], self._open[other] = self._open[other], self._open[one]
         return settles(self, raw, of)
 
-    monkeypatch.setattr(Connection, "settles", cross)
+    monkeypatch.setattr(Connection, "receive_result", cross)
     both = tuple(step("call", whom, plan=Plan(delay=0.5)) for whom in (0, 1))
     told = faults_of(script(Traits(), (BARE, BARE), *both))
     assert "hears what belongs to client" in told
@@ -205,11 +270,11 @@ def test_an_answer_that_comes_to_the_wrong_caller_is_noticed(
 def test_a_question_that_comes_to_the_wrong_client_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def cause(self: Questions, server: Any, key: Any) -> Any:
-        exchanges = self._work.open_exchanges(server)
+    def cause(self: ServerRequests, server: Any, key: Any) -> Any:
+        exchanges = self._calls.exchanges_at(server)
         return exchanges[-1] if exchanges else None
 
-    monkeypatch.setattr(Questions, "_cause", cause)
+    monkeypatch.setattr(ServerRequests, "_causing_exchange", cause)
     asks = step("call", 0, plan=Plan(asks=(ELICIT,), pause=1.0, delay=1.0))
     waits = step("call", 1, plan=Plan(delay=5.0))
     told = faults_of(script(Traits(), (LEGACY, LEGACY), asks, waits))
@@ -223,17 +288,17 @@ def test_what_is_left_behind_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_call_that_is_noted_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    end = Ledger.end
+    end = CallRecorder.record_ending
 
-    def twice(self: Ledger, *args: Any) -> None:
+    def twice(self: CallRecorder, *args: Any) -> None:
         end(self, *args)
         end(self, *args)
 
-    monkeypatch.setattr(Ledger, "end", twice)
+    monkeypatch.setattr(CallRecorder, "record_ending", twice)
     assert "the journal has 2 endings" in faults_of(script(Traits(), (MODERN,), step("call")))
 
 
 def test_a_failure_says_how_to_see_it_again() -> None:
     outcome = play(5)
     outcome.faults.append("at 1.000: c1 never got an answer")
-    assert "python -m tests.rig.simschedule 5\n" in complaint(outcome)
+    assert "python -m tests.rig.simulation.schedule 5\n" in complaint(outcome)

@@ -12,12 +12,12 @@ from typing import Any, Final
 import pytest
 
 from tests.harness import Message
-from tests.journeys.behind import Web, legacy, modern, tool
+from tests.journeys.scripted_http_server import ScriptedHttpServer, legacy, modern, tool
 from tests.reliability.conftest import Serve
+from tests.rig.invalid_replies import fine, nothing_else
 from tests.rig.probe import MIB, cpu_ticks, text_of
-from tests.rig.visitors import Visitor, Wire, request
-from tests.rig.visitors import modern as modern_post
-from tests.rig.wild import fine, nothing_else
+from tests.rig.raw_http_client import RawConnection, RawHttpClient, request
+from tests.rig.raw_http_client import modern as modern_post
 
 pytestmark = pytest.mark.slow
 
@@ -72,10 +72,10 @@ def test_schemas_pass_as_they_are_and_nobody_goes_where_they_point(serve: Serve,
                 answer(heard, back)
 
         with (
-            Web(era(call, *tools)) as web,
+            ScriptedHttpServer(era(call, *tools)) as web,
             serve({"odd": {"url": web.url}}, gateway={"listSeconds": 30}) as there,
-            closing(Visitor(there.port)) as visitor,
-            Wire(there.port) as wire,
+            closing(RawHttpClient(there.port)) as visitor,
+            RawConnection(there.port) as wire,
         ):
             there.growth_bytes_max += 8 * MIB  # What the schemas themselves take up.
             visitor.send(request("tools/list"))

@@ -8,23 +8,29 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
-from anyport.gateway.handles import TASK_SECONDS_MAX, Handles
-from anyport.gateway.parks import Parks
-from anyport.gateway.states import INVALID, STATE_SECONDS_MAX, States
+from anyport.catalog.catalog import CatalogEntry
+from anyport.catalog.paging import render_page
+from anyport.gateway.calls.call import Call
+from anyport.gateway.calls.call_table import CallTable
+from anyport.gateway.elicitation.parked_calls import ParkedCalls, Parking
+from anyport.gateway.elicitation.request_state import (
+    INVALID_STATE,
+    STATE_SECONDS_MAX,
+    RequestStates,
+)
+from anyport.gateway.tasks.handles import TASK_SECONDS_MAX, TaskHandles
 from anyport.protocol.errors import Fault
 from anyport.protocol.exchange import Caller, Ending, Exchange, Question
-from anyport.protocol.method import Kind
+from anyport.protocol.methods import OfferKind
 from anyport.protocol.principal import Principal
-from anyport.protocol.revision import Era
-from anyport.protocol.seal import KEY_BYTES, Seal
-from anyport.protocol.task import Task
-from anyport.routing.catalog import Entry
-from anyport.routing.paging import page
-from tests.gateway.fakes import MODERN, Asked, FakeServer, Later, caller
+from anyport.protocol.revisions import Era
+from anyport.protocol.sealing import KEY_BYTES, Seal
+from anyport.protocol.tasks import Task
+from tests.gateway.fakes import MODERN, Asked, FakeClock, FakeServer, caller
 from tests.rig.tampering import changes
 
 pytestmark = pytest.mark.slow
@@ -37,7 +43,9 @@ THEY: Final = replace(ME, principal=Principal("token", "they"))
 ELSEWHERE: Final = replace(ME, profile="elsewhere")
 CALL: Final[dict[str, Any]] = {"name": "s__ask", "arguments": {"a": 1}}
 TASK: Final = Task(status="working", created=b'"a"', updated=b'"b"')
-ENTRIES: Final = [Entry(name, "s", name, b'{"name":"%b"}' % name.encode()) for name in "abcd"]
+ENTRIES: Final = [
+    CatalogEntry(name, "s", name, b'{"name":"%b"}' % name.encode()) for name in "abcd"
+]
 NOT_FOUND: Final = "not found"
 
 
@@ -46,10 +54,13 @@ class Parked:
 
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
-        exchange.lease = "call-1"
+        self.parking: Parking | None = None
+        exchange.lease_owner = "call-1"
 
-    def rest(self) -> None: ...
-    def wake(self, exchange: Exchange) -> None:
+    def park(self) -> Exchange:
+        return self.exchange
+
+    def resume(self, exchange: Exchange) -> None:
         self.exchange = exchange
 
     def finish(self, ending: Ending) -> None: ...
@@ -63,10 +74,10 @@ class Gateway:
         self.now = now
         self.seal = Seal(keys)
         self.cursor_key = keys[0]
-        self.states = States(self.seal, lambda: self.now)
-        self.handles = Handles(self.seal)
-        self.later = Later()
-        self.parks = Parks(self.seal, self.later)
+        self.states = RequestStates(self.seal, lambda: self.now)
+        self.handles = TaskHandles(self.seal)
+        self.clock = FakeClock()
+        self.parked_calls = ParkedCalls(CallTable(self.clock), self.seal, self.clock)
         self.servers = {slug: FakeServer(slug, MODERN) for slug in ("s", "t")}
 
     def state(self, by: Caller = ME, slug: str = "s") -> str:
@@ -78,18 +89,19 @@ class Gateway:
     def parked(self) -> str:
         """Given for a question of a legacy server."""
         asked = Asked("tools/call", CALL, ME)
-        self.parks.ask(Parked(asked.exchange), Question("roots/list", None, lambda _: None))
-        self.later.due.pop()[1]()
+        call = cast(Call, Parked(asked.exchange))
+        self.parked_calls.add_question(call, Question("roots/list", None, lambda _: None))
+        self.clock.due.pop()[1]()
         return str(asked.ending["requestState"])
 
     def task(self) -> str:
-        handle = self.handles.open(ME, self.servers["s"], Era.MODERN, "native", TASK, self.now)
+        handle = self.handles.create(ME, self.servers["s"], Era.MODERN, "native", TASK, self.now)
         assert handle is not None
         self.handles.forget(handle)  # So that it is found by what its id says, or not at all.
         return handle.id
 
     def cursor(self) -> str:
-        first = page(Kind.TOOLS, ENTRIES, None, size=2, key=self.cursor_key)
+        first = render_page(OfferKind.TOOLS, ENTRIES, None, size=2, key=self.cursor_key)
         assert isinstance(first, bytes)
         return str(json.loads(first)["nextCursor"])
 
@@ -98,7 +110,7 @@ class Gateway:
     ) -> str | None:
         """What is said to one who comes back with a state; None if it is taken."""
         asked = Asked("tools/call", {**call, "requestState": state}, by)
-        if self.parks.come_back(asked.exchange):
+        if self.parked_calls.resume(asked.exchange):
             return asked.ending if isinstance(asked.ending, str) else None
         outcome = self.states.unbind(asked.exchange, asked.exchange.params, slug, Era.MODERN)
         return outcome.message if isinstance(outcome, Fault) else None
@@ -110,8 +122,12 @@ class Gateway:
         self.handles.forget(found)
         return None
 
-    def turn(self, cursor: str, kind: Kind = Kind.TOOLS, entries: Any = ENTRIES) -> str | None:
-        outcome = page(kind, entries, json.dumps(cursor).encode(), size=2, key=self.cursor_key)
+    def turn(
+        self, cursor: str, kind: OfferKind = OfferKind.TOOLS, entries: Any = ENTRIES
+    ) -> str | None:
+        outcome = render_page(
+            kind, entries, json.dumps(cursor).encode(), size=2, key=self.cursor_key
+        )
         return outcome.message if isinstance(outcome, Fault) else None
 
 
@@ -167,28 +183,28 @@ def test_a_state_is_good_for_one_caller_and_one_call(make: Callable[[Gateway], s
         gateway.call_again(state, {**CALL, "arguments": {"a": 2}}),
         gateway.call_again(state, {"name": "s__ask"}),
     ]
-    assert set(wrong) == {INVALID}
+    assert set(wrong) == {INVALID_STATE}
     assert gateway.call_again(state) is None
 
 
 def test_a_state_is_good_for_one_server_and_for_its_time() -> None:
     gateway = Gateway(KEY)
     state = gateway.state()
-    assert gateway.call_again(state, slug="t") == INVALID
+    assert gateway.call_again(state, slug="t") == INVALID_STATE
     assert gateway.call_again(state) is None
     gateway.now += STATE_SECONDS_MAX
-    assert gateway.call_again(state) == INVALID
+    assert gateway.call_again(state) == INVALID_STATE
 
 
 def test_a_parked_call_is_come_back_to_once_and_in_its_time() -> None:
     gateway = Gateway(KEY)
     state = gateway.parked()
     assert gateway.call_again(state) is None
-    assert gateway.call_again(state) == INVALID, "once"
+    assert gateway.call_again(state) == INVALID_STATE, "once"
     state = gateway.parked()
-    for _, act in gateway.later.due:
+    for _, act in gateway.clock.due:
         act()
-    assert gateway.call_again(state) == INVALID, "and in time"
+    assert gateway.call_again(state) == INVALID_STATE, "and in time"
 
 
 def test_the_id_of_a_task_is_good_for_its_owner_alone() -> None:
@@ -202,7 +218,7 @@ def test_the_id_of_a_task_is_good_for_its_owner_alone() -> None:
 
 def test_a_task_is_known_for_its_time() -> None:
     gateway = Gateway(KEY)
-    handle = gateway.handles.open(ME, gateway.servers["s"], Era.MODERN, "n", TASK, gateway.now)
+    handle = gateway.handles.create(ME, gateway.servers["s"], Era.MODERN, "n", TASK, gateway.now)
     assert handle is not None
     assert gateway.handles.find(handle.id, ME, gateway.servers, gateway.now) is handle
     late = gateway.now + TASK_SECONDS_MAX
@@ -212,7 +228,7 @@ def test_a_task_is_known_for_its_time() -> None:
 def test_a_cursor_is_good_for_one_list_in_one_state() -> None:
     gateway = Gateway(KEY)
     cursor = gateway.cursor()
-    wrong = {gateway.turn(cursor, Kind.PROMPTS), gateway.turn(cursor, entries=ENTRIES[1:])}
+    wrong = {gateway.turn(cursor, OfferKind.PROMPTS), gateway.turn(cursor, entries=ENTRIES[1:])}
     assert len(wrong) == 1
     assert None not in wrong
     assert gateway.turn(cursor) is None
@@ -230,5 +246,5 @@ def test_while_keys_are_replaced_nothing_that_is_good_is_refused() -> None:
             assert gateway.call_again(state) is None
             assert gateway.look(task) is None
         for state, task in zip(states[-5:-2], tasks[-5:-2], strict=True):
-            assert gateway.call_again(state) == INVALID
+            assert gateway.call_again(state) == INVALID_STATE
             assert gateway.look(task) == NOT_FOUND

@@ -12,16 +12,16 @@ import pytest
 
 from tests.reliability.conftest import Serve, Watch
 from tests.rig.probe import Probe
+from tests.rig.raw_http_client import RawConnection, RawHttpClient, modern, tool_call
 from tests.rig.scale import measured, scaled
-from tests.rig.scenes import MINIMAL
-from tests.rig.visitors import Visitor, Wire, modern, tool_call
+from tests.rig.small_servers import MINIMAL
 
 pytestmark = pytest.mark.slow
 
 SERVERS: Final = scaled(8, full=20)
 IN_FLIGHT: Final = scaled(150, full=1_000)
 """Twice as many at most: they are looked at when there are that many."""
-CALLS: Final = scaled(6_000, full=1_000_000)
+CALLS: Final = scaled(3_000, full=1_000_000)
 CLIENTS: Final = scaled(12, full=50)
 CALLS_EACH: Final = scaled(60, full=2_000)
 
@@ -94,8 +94,8 @@ def settle(probe: Probe, begun: dict[str | int, str], count: int) -> None:
 def test_calls_of_many_clients_with_the_same_ids_are_all_answered_rightly(serve: Serve) -> None:
     def work(there_port: int, client: int) -> Counter[str]:
         draw, outcomes = random.Random(client), Counter[str]()
-        visitor = Visitor(there_port)
-        with Wire(there_port) as wire:
+        visitor = RawHttpClient(there_port)
+        with RawConnection(there_port) as wire:
             for number in range(CALLS_EACH):
                 server, nonce = f"s{draw.randrange(SERVERS)}", f"{client}-{number}"
                 call = tool_call(f"{server}__name", {"nonce": nonce}, number)

@@ -8,8 +8,15 @@ from typing import Any, Final
 import pytest
 
 from tests.harness import DEMO, Message
-from tests.journeys.web import Site, serving
-from tests.rig.visitors import Fields, Visitor, Wire, modern, request, tool_call
+from tests.journeys.http_gateway import HttpGateway, serving
+from tests.rig.raw_http_client import (
+    Fields,
+    RawConnection,
+    RawHttpClient,
+    modern,
+    request,
+    tool_call,
+)
 
 ALICE: Final = {"Authorization": "Bearer alice-4f1b9c0d2e7a8653"}
 BOB: Final = {"Authorization": "Bearer bob-90c1d2e3f4a5b697"}
@@ -39,7 +46,7 @@ MUTANTS: Final = 300
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpGateway]:
     path = tmp_path_factory.mktemp("tasks")
     with serving(path, SERVERS, gateway=PEOPLE, profiles=PROFILES) as there:
         yield there
@@ -48,17 +55,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 class Person:
     """Somebody with clients of either era, in one profile."""
 
-    def __init__(self, site: Site, fields: Fields, path: str = "/mcp") -> None:
+    def __init__(self, site: HttpGateway, fields: Fields, path: str = "/mcp") -> None:
         self.port = int(site.netloc.rpartition(":")[2])
         self.fields = fields
         self.path = path
-        self.session = Visitor(self.port, fields, elicitation=FORM) if path == "/mcp" else None
+        self.session = (
+            RawHttpClient(self.port, fields, elicitation=FORM) if path == "/mcp" else None
+        )
 
     def ask(self, method: str, **params: Any) -> Message:
         """A request without a session."""
         named = {"Mcp-Name": params["taskId"]} if "taskId" in params else {}
         message = request(method, {**params, "_meta": ABLE})
-        with Wire(self.port) as wire:
+        with RawConnection(self.port) as wire:
             return wire.ask(modern(message, {**self.fields, **named}, self.path)).message
 
     def ask_in_session(self, method: str, **params: Any) -> Message:
@@ -80,9 +89,9 @@ class Person:
         answer = self.ask_in_session("tasks/list")
         return [task["taskId"] for task in answer["result"]["tasks"]]
 
-    def listen(self, ids: list[str]) -> tuple[Wire, Iterator[Message]]:
+    def listen(self, ids: list[str]) -> tuple[RawConnection, Iterator[Message]]:
         """A stream that tells of these tasks, as far as it does; the first thing on it."""
-        wire = Wire(self.port)
+        wire = RawConnection(self.port)
         wishes = {"notifications": {"taskIds": ids}, "_meta": ABLE}
         wire.send(modern(request("subscriptions/listen", wishes), self.fields, self.path))
         assert wire.head()[1] == 200
@@ -124,7 +133,7 @@ def mutants(id: str, random: Random) -> set[str]:
 
 
 @pytest.mark.slow
-def test_a_task_is_of_no_use_to_anybody_else(site: Site) -> None:
+def test_a_task_is_of_no_use_to_anybody_else(site: HttpGateway) -> None:
     with ExitStack() as stack:
         alice = stack.enter_context(closing(Person(site, ALICE)))
         bob = stack.enter_context(closing(Person(site, BOB)))
@@ -166,8 +175,8 @@ def test_a_task_is_of_no_use_to_anybody_else(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_an_id_that_was_tampered_with_is_nobodys(site: Site) -> None:
-    with closing(Person(site, ALICE)) as alice, Wire(alice.port) as wire:
+def test_an_id_that_was_tampered_with_is_nobodys(site: HttpGateway) -> None:
+    with closing(Person(site, ALICE)) as alice, RawConnection(alice.port) as wire:
         made, random = tasks_of(alice), Random(1)
         for id in (made["modern new hold"], made["modern old hold"]):
             for mutant in mutants(id, random):

@@ -1,7 +1,7 @@
 """Every timeout by itself, on a running gateway: the error, the event and the metric have its name.
 
 What only a connection of a client can run into (`head`, `body`, `idle`) is played on a wound clock,
-in `tests/ingress/http/test_inlet_patience.py`; so is `answer`, in `tests/gateway`.
+in `tests/ingress/http/test_connection_patience.py`; so is `answer`, in `tests/gateway`.
 """
 
 import asyncio
@@ -15,24 +15,32 @@ from typing import Any, Final
 
 import pytest
 
-from anyport.protocol.timeouts import Timeout
-from anyport.upstream.process import GRACE_SECONDS_MAX, TERMINATE_SECONDS_MAX
-from tests.harness import DEMO, Message, read_events
-from tests.journeys.behind import Back, Heard, Script, Web, legacy, modern
+from anyport.protocol.errors import Timeout
+from anyport.upstream.stdio.process import GRACE_SECONDS_MAX, TERMINATE_SECONDS_MAX
+from tests.harness import LEGACY_DEMO, Message, read_events
+from tests.journeys.scripted_http_server import (
+    ReceivedRequest,
+    Reply,
+    Script,
+    ScriptedHttpServer,
+    legacy,
+    modern,
+)
 from tests.reliability.conftest import Serve
-from tests.rig.inside import Inside, inside, play
+from tests.rig.http_probe import HttpProbe
+from tests.rig.in_process import InProcessGateway, in_process_gateway, run_bounded
+from tests.rig.invalid_replies import fine, nothing_else
 from tests.rig.probe import eventually, text_of
-from tests.rig.serving import Served
-from tests.rig.toxic import unreachable
-from tests.rig.visitors import Visitor, Wire, head, post, tool_call
-from tests.rig.visitors import modern as modern_post
-from tests.rig.wild import fine, nothing_else
+from tests.rig.raw_http_client import RawConnection, RawHttpClient, head, post, tool_call
+from tests.rig.raw_http_client import modern as modern_post
+from tests.rig.scale import scaled
+from tests.rig.toxic_proxy import unreachable
 
 pytestmark = pytest.mark.slow
 
 SECONDS: Final = 0.4
 """What is configured where something is to be over soon."""
-LATE_SECONDS_MAX: Final = 1.0
+LATE_SECONDS_MAX: Final = scaled(20.0, full=1.0)
 """Everything is over within its time and this."""
 
 
@@ -45,7 +53,7 @@ class Over:
     seconds: float
 
 
-def call(visitor: Visitor, tool: str, **arguments: Any) -> Over:
+def call(visitor: RawHttpClient, tool: str, **arguments: Any) -> Over:
     """Make a call that fails."""
     began = time.monotonic()
     answer = visitor.call(tool, **arguments)
@@ -75,7 +83,7 @@ def noted(state: Path, type: str = "gateway.tool_call") -> list[Message]:
     ]
 
 
-def check(there: Served, over: Over, timeout: Timeout, *, server: str = "far") -> None:
+def check(there: HttpProbe, over: Over, timeout: Timeout, *, server: str = "far") -> None:
     """See that everybody was told the same."""
     assert over.data == {"server": server, "timeout": timeout.value}
     event = noted(there.state)[-1]
@@ -85,26 +93,26 @@ def check(there: Served, over: Over, timeout: Timeout, *, server: str = "far") -
     assert counts(there.page("/metrics"))[timeout.value] >= 1
 
 
-def silent(heard: Heard, back: Back) -> None:
+def silent(heard: ReceivedRequest, back: Reply) -> None:
     """Take a call, and say nothing."""
     back.wait_gone()
 
 
-def stuck(heard: Heard, back: Back) -> None:
+def stuck(heard: ReceivedRequest, back: Reply) -> None:
     """Begin a stream, and say nothing on it."""
     back.stream()
     back.wait_gone()
 
 
-def half(heard: Heard, back: Back) -> None:
+def half(heard: ReceivedRequest, back: Reply) -> None:
     """Send a part of an answer."""
     back.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{")
     back.wait_gone()
 
 
-def behind(call: Script, era: Callable[..., Script] = legacy) -> Web:
+def behind(call: Script, era: Callable[..., Script] = legacy) -> ScriptedHttpServer:
     """A server with the tools `fine`, which works, and `bad`, which does not."""
-    return Web(era(fine(call), "fine", "bad"))
+    return ScriptedHttpServer(era(fine(call), "fine", "bad"))
 
 
 # Calls.
@@ -113,8 +121,8 @@ def behind(call: Script, era: Callable[..., Script] = legacy) -> Web:
 def test_a_call_that_waits_for_its_turn(serve: Serve) -> None:
     with (
         serve({"far": {**demo(), "callsMax": 1, "queueSeconds": SECONDS}}) as there,
-        closing(Visitor(there.port)) as first,
-        closing(Visitor(there.port)) as second,
+        closing(RawHttpClient(there.port)) as first,
+        closing(RawHttpClient(there.port)) as second,
     ):
         busy = threading.Thread(target=first.call, args=("far__slow",), kwargs={"seconds": 3})
         busy.start()
@@ -132,7 +140,7 @@ def test_a_call_that_waits_for_its_turn(serve: Serve) -> None:
         there.calls_owed += 2
 
 
-def waits(there: Served) -> bool:
+def waits(there: HttpProbe) -> bool:
     """Whether a call has been going on for a while."""
     return any(
         event["status"] == "pending" and event["metadata"]["server"] == "far"
@@ -142,14 +150,14 @@ def waits(there: Served) -> bool:
 
 
 def demo() -> dict[str, Any]:
-    return {"command": DEMO[0], "args": DEMO[1:]}
+    return {"command": LEGACY_DEMO[0], "args": LEGACY_DEMO[1:]}
 
 
 def test_a_call_that_gets_no_answer(serve: Serve) -> None:
     with (
         behind(silent) as web,
         serve({"far": {"url": web.url, "timeout": SECONDS}}) as there,
-        closing(Visitor(there.port)) as visitor,
+        closing(RawHttpClient(there.port)) as visitor,
     ):
         over = call(visitor, "far__bad")
 
@@ -165,7 +173,7 @@ def test_a_modern_client_reads_it_in_a_result(serve: Serve) -> None:
     with (
         behind(silent, modern) as web,
         serve({"far": {"url": web.url, "timeout": 0.2}}) as there,
-        Wire(there.port) as wire,
+        RawConnection(there.port) as wire,
     ):
         result = wire.ask(modern_post(tool_call("far__bad"))).message["result"]
 
@@ -178,7 +186,7 @@ def test_a_modern_client_reads_it_in_a_result(serve: Serve) -> None:
 def test_a_call_that_reports_progress_survives_its_time_and_ends_at_the_cap(serve: Serve) -> None:
     with (
         serve({"far": {**demo(), "timeout": 0.5, "timeoutMax": 2}}) as there,
-        closing(Visitor(there.port)) as visitor,
+        closing(RawHttpClient(there.port)) as visitor,
     ):
         began = time.monotonic()
         slow = tool_call("far__slow", {"seconds": 60, "steps": 600}, progressToken="p")
@@ -197,7 +205,7 @@ def test_a_call_that_reports_progress_survives_its_time_and_ends_at_the_cap(serv
 def test_a_person_may_take_longer_than_the_call(serve: Serve) -> None:
     with (
         serve({"far": {**demo(), "timeout": 0.5, "timeoutMax": 1}}) as there,
-        closing(Visitor(there.port, elicitation={})) as visitor,
+        closing(RawHttpClient(there.port, elicitation={})) as visitor,
     ):
         visitor.wire.send(post(tool_call("far__elicit"), visitor.fields))
         assert visitor.wire.head()[1] == 200
@@ -213,7 +221,7 @@ def test_a_person_may_take_longer_than_the_call(serve: Serve) -> None:
 
         assert "Ada" in text_of(told)
         assert noted(there.state) == []
-        with Wire(there.port) as wire:
+        with RawConnection(there.port) as wire:
             assert wire.ask(head("DELETE", "/mcp", visitor.fields)).status == 200
         there.calls_owed += 1
 
@@ -226,7 +234,7 @@ def test_a_server_that_is_not_reached(serve: Serve) -> None:
         far = {"url": f"http://127.0.0.1:{port}/mcp", "connectSeconds": SECONDS}
         with (
             serve({"far": far}, gateway={"listSeconds": 30}) as there,
-            closing(Visitor(there.port)) as visitor,
+            closing(RawHttpClient(there.port)) as visitor,
         ):
             over = call(visitor, "far__fine")
 
@@ -241,9 +249,9 @@ def test_a_server_that_is_not_reached(serve: Serve) -> None:
 
 def test_a_server_that_does_not_get_ready(serve: Serve) -> None:
     with (
-        Web(silent) as web,
+        ScriptedHttpServer(silent) as web,
         serve({"far": {"url": web.url}}) as there,
-        closing(Visitor(there.port)) as visitor,
+        closing(RawHttpClient(there.port)) as visitor,
     ):
         over = call(visitor, "far__fine")
 
@@ -260,7 +268,7 @@ def test_a_reply_that_does_not_begin(serve: Serve) -> None:
     with (
         behind(silent) as web,
         serve({"far": {"url": web.url, "firstByteSeconds": SECONDS}}) as at,
-        closing(Visitor(at.port)) as visitor,
+        closing(RawHttpClient(at.port)) as visitor,
     ):
         over = call(visitor, "far__bad")
 
@@ -278,7 +286,7 @@ def test_a_reply_on_which_nothing_more_comes(serve: Serve, begun: Script) -> Non
     with (
         behind(begun, modern) as web,
         serve({"far": {"url": web.url, "streamIdleSeconds": SECONDS}}) as there,
-        closing(Visitor(there.port)) as visitor,
+        closing(RawHttpClient(there.port)) as visitor,
     ):
         over = call(visitor, "far__bad")
 
@@ -290,23 +298,23 @@ def test_a_reply_on_which_nothing_more_comes(serve: Serve, begun: Script) -> Non
 
 
 def test_streams_beside_the_calls_are_opened_again_and_nobody_notices(serve: Serve) -> None:
-    standing: list[Heard] = []
+    standing: list[ReceivedRequest] = []
 
-    def stands(heard: Heard, back: Back) -> None:
+    def stands(heard: ReceivedRequest, back: Reply) -> None:
         standing.append(heard)
         stuck(heard, back)
 
     changes = {"tools": {"listChanged": True}}
     with (
-        Web(legacy(fine(nothing_else), "fine", stands=stands)) as old,
-        Web(modern(fine(nothing_else), "fine", capabilities=changes)) as new,
+        ScriptedHttpServer(legacy(fine(nothing_else), "fine", stands=stands)) as old,
+        ScriptedHttpServer(modern(fine(nothing_else), "fine", capabilities=changes)) as new,
         serve(
             {
                 "old": {"url": old.url, "streamIdleSeconds": 0.2},
                 "new": {"url": new.url, "streamIdleSeconds": 0.2},
             }
         ) as there,
-        closing(Visitor(there.port)) as visitor,
+        closing(RawHttpClient(there.port)) as visitor,
     ):
         eventually(lambda: len(standing) >= 3, "the stream is opened again")
         new.wait_of("subscriptions/listen", 3)
@@ -324,10 +332,10 @@ def test_streams_beside_the_calls_are_opened_again_and_nobody_notices(serve: Ser
 
 def test_a_connection_that_is_old_enough_is_closed_with_an_answer(tmp_path: Path) -> None:
     async def scene() -> None:
-        async with inside(tmp_path, {"far": demo()}) as at:
-            visitor = await asyncio.to_thread(Visitor, at.port)
-            for inlet in at.ingress.inlets:
-                inlet.until = 0.0
+        async with in_process_gateway(tmp_path, {"far": demo()}) as at:
+            visitor = await asyncio.to_thread(RawHttpClient, at.port)
+            for inlet in at.ingress.connections:
+                inlet.retire_at = 0.0
 
             reply = await asyncio.to_thread(visitor.send, tool_call("far__echo", {"text": "last"}))
 
@@ -337,10 +345,10 @@ def test_a_connection_that_is_old_enough_is_closed_with_an_answer(tmp_path: Path
             assert of(at, Timeout.AGE) == 1
             visitor.close()
 
-    play(scene)
+    run_bounded(scene)
 
 
-def of(at: Inside, timeout: Timeout) -> int:
+def of(at: InProcessGateway, timeout: Timeout) -> int:
     return at.gateway.metrics.timeouts[timeout]
 
 
@@ -351,8 +359,8 @@ def test_what_is_still_open_when_the_gateway_cannot_wait_any_longer(
     words = "The gateway is stopping, and server 'far' has not answered in time"
 
     async def scene() -> None:
-        async with inside(tmp_path, {"far": demo()}) as at:
-            visitor = await asyncio.to_thread(Visitor, at.port)
+        async with in_process_gateway(tmp_path, {"far": demo()}) as at:
+            visitor = await asyncio.to_thread(RawHttpClient, at.port)
             slow = tool_call("far__slow", {"seconds": 60})
             raw = modern_post(slow) if era == "modern" else post(slow, visitor.fields)
             asked = asyncio.get_running_loop().run_in_executor(None, visitor.wire.ask, raw)
@@ -372,7 +380,7 @@ def test_what_is_still_open_when_the_gateway_cannot_wait_any_longer(
             assert noted(tmp_path / "state")[-1]["metadata"]["timeout"] == "drain"
             visitor.close()
 
-    play(scene)
+    run_bounded(scene)
 
 
 STUBBORN: Final = """trap '' TERM; "$@"; sleep 600"""
@@ -380,7 +388,7 @@ STUBBORN: Final = """trap '' TERM; "$@"; sleep 600"""
 
 
 def test_a_server_that_does_not_end_is_killed(serve: Serve) -> None:
-    far = {"command": "sh", "args": ["-c", STUBBORN, "sh", *DEMO], "idleSeconds": 0.2}
+    far = {"command": "sh", "args": ["-c", STUBBORN, "sh", *LEGACY_DEMO], "idleSeconds": 0.2}
     with serve({"far": far}) as there:
         eventually(lambda: counts(there.page("/metrics"))["kill"] == 1, "it is killed")
 

@@ -1,5 +1,6 @@
 """What is known of servers before they run: listed from the start, started on first use."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -9,8 +10,9 @@ from typing import Any, Final
 import pytest
 
 from tests.harness import DEMO, read_events
-from tests.journeys.clients import Modern, Session, names
-from tests.journeys.scripting import (
+from tests.journeys.clients import ModernClient, SessionClient, names
+from tests.journeys.http_gateway import serving
+from tests.journeys.scripts import (
     Scripted,
     eventually,
     gateway,
@@ -21,8 +23,7 @@ from tests.journeys.scripting import (
     text,
     tools,
 )
-from tests.journeys.web import serving
-from tests.rig.resting import (
+from tests.rig.idle_servers import (
     ELICITATION,
     FORM_ANSWER,
     IDLE_SECONDS,
@@ -31,9 +32,9 @@ from tests.rig.resting import (
     lazily,
     wait_for,
 )
-from tests.rig.scenes import MINIMAL, python, tool_names
-from tests.rig.scenes import status as status_of
-from tests.upstream.proc import marked, new_mark
+from tests.rig.small_servers import MINIMAL, python, tool_names
+from tests.rig.small_servers import status as status_of
+from tests.upstream.processes import marked, new_mark
 
 
 @pytest.mark.slow
@@ -116,12 +117,16 @@ def test_a_gateway_for_many_is_there_with_all_tools_and_no_process(
     mark = new_mark()
     servers = {"it": lazily([*DEMO, era], env={"MARK": mark}, idleSeconds=IDLE_SECONDS)}
     with serving(tmp_path, servers) as site:
-        known = names(Session(site))
+        known = names(SessionClient(site))
         assert "it__echo" in known
     eventually(lambda: marked(mark) == set(), "no process")
 
     with serving(tmp_path, servers) as site:
-        clients: list[Session | Modern] = [Session(site), Modern(site), Session(site, "2024-11-05")]
+        clients: list[SessionClient | ModernClient] = [
+            SessionClient(site),
+            ModernClient(site),
+            SessionClient(site, "2024-11-05"),
+        ]
         for client in clients:
             assert sorted(names(client)) == sorted(known)
         assert marked(mark) == set(), "clients have come, and nobody has used it"
@@ -169,7 +174,7 @@ def test_a_damaged_memory_of_a_server_is_made_anew(tmp_path: Path, damage: bytes
         tool_names(client)
         client.finish()
     (file,) = (tmp_path / "state" / "lists").iterdir()
-    whole = file.read_bytes()
+    whole = json.loads(file.read_bytes())
     file.write_bytes(damage)
 
     with gateway(tmp_path, servers) as client:
@@ -177,7 +182,7 @@ def test_a_damaged_memory_of_a_server_is_made_anew(tmp_path: Path, damage: bytes
         assert tool_names(client) == {"it__work"}
         client.finish()
 
-    assert file.read_bytes() == whole
+    assert json.loads(file.read_bytes()) == whole, "in whatever order its lists were read"
 
 
 @pytest.mark.slow
@@ -232,11 +237,13 @@ serve(names, lambda message: say(message, "here"))
 def test_what_only_those_see_who_can_be_asked_is_remembered_as_that(tmp_path: Path) -> None:
     servers = {"it": lazily(python(SHY))}
     with serving(tmp_path, servers) as site:
-        assert {"it__plain", "it__asking"} <= set(names(Session(site, capabilities=ELICITATION)))
+        assert {"it__plain", "it__asking"} <= set(
+            names(SessionClient(site, capabilities=ELICITATION))
+        )
 
     with serving(tmp_path, servers) as site:
-        assert "it__asking" in names(Session(site, capabilities=ELICITATION))
-        others = Session(site)
+        assert "it__asking" in names(SessionClient(site, capabilities=ELICITATION))
+        others = SessionClient(site)
         assert "it__plain" in names(others)
         assert "it__asking" not in names(others)
         assert backend(others, "it")["status"] == "idle"

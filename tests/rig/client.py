@@ -12,11 +12,11 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import count
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from tests.harness import WAIT_SECONDS, Message
+from tests.harness import WAIT_SECONDS, Message, put_down
 
 Key = tuple[str, Any]
 """An id with its JSON type: `1` and `"1"` are two ids."""
@@ -244,14 +244,7 @@ class Client:
 
     def kill(self) -> None:
         """End it whatever it is doing."""
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait(WAIT_SECONDS)
-        for thread in self._threads:
-            thread.join(WAIT_SECONDS)
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            with suppress(BrokenPipeError):
-                cast(Any, stream).close()
+        put_down(self.process, *self._threads)
 
     def _unanswered(self) -> list[Key]:
         return [

@@ -1,8 +1,8 @@
 """A long run: one gateway, twelve servers, steady load, and a fault every few seconds.
 
-`run` does it and tells what came of it; `Outcome.verdicts` says what must hold. Which faults there
-are, and who may suffer from each, is for `mischief` and `books` to say. The same seed makes the
-same calls and the same faults in the same order; the clock is the machine's own.
+`run` does it, and `Outcome.verdicts` says what must hold. `fault_injection` has the faults, and
+`fault_accounting` says who may suffer from each. The same seed makes the same calls and the same
+faults in the same order; the clock is the machine's own.
 """
 
 import asyncio
@@ -21,18 +21,19 @@ from typing import Any, Final
 
 from tests.harness import Message
 from tests.real import rig as real
-from tests.rig.books import GOOD, Books, Call, Samples
-from tests.rig.callers import Bare, Caller, Modern, Older, Session
-from tests.rig.fleet import Ship, fleet
-from tests.rig.mischief import FAULTS, Fault
-from tests.rig.probe import (
-    FAULT_WORDS,
-    MIB,
-    Footprint,
-    check_secrets,
-    footprint,
+from tests.rig.fault_accounting import GOOD, Call, FaultAccount, Samples
+from tests.rig.fault_injection import FAULTS, Fault
+from tests.rig.load_clients import (
+    BareLoadClient,
+    LoadClient,
+    ModernLoadClient,
+    SessionLoadClient,
+    SseLoadClient,
 )
-from tests.rig.stage import Stage
+from tests.rig.load_gateway import LoadGateway
+from tests.rig.load_servers import LoadServer, load_servers
+from tests.rig.probe import FAULT_WORDS, MIB, Footprint, check_secrets, footprint
+from tests.rig.scale import scaled
 
 ANSWER_SECONDS_MAX: Final = 60.0
 """A call that has no answer by then has none; servers are given five seconds."""
@@ -47,7 +48,7 @@ VISITORS: Final = ("py2", "ts1", "py1", "ts2")
 VISIT_SECONDS: Final = 20.0
 """Between two of them: each starts an interpreter, which takes a second of a processor."""
 VISIT_CALLS: Final = 50
-RELOAD_SECONDS_MAX: Final = 10.0
+RELOAD_SECONDS_MAX: Final = scaled(60.0, full=10.0)
 """A new configuration is in force by then; new servers are given half of it to get ready."""
 SAMPLE_SECONDS: Final = 1.0
 DESCRIPTORS_GROWTH_MAX: Final = 5
@@ -73,7 +74,7 @@ class Outcome:
     """What came of it."""
 
     plan: Plan
-    books: Books
+    account: FaultAccount
     samples: Samples
     faults: Counter[str]
     before: Footprint
@@ -90,7 +91,7 @@ class Outcome:
 
     @property
     def calls(self) -> int:
-        return self.books.calls.total()
+        return self.account.calls.total()
 
     def is_back(self, now: Footprint) -> dict[str, bool]:
         """What must be as it was, and whether it is."""
@@ -106,13 +107,13 @@ class Outcome:
         plan = self.plan
         return {
             "every call was answered exactly once, and no neighbour suffered": (
-                self.books.grievance_count == 0
+                self.account.violation_count == 0
             ),
             "calls were made as often as was planned": (
                 self.calls >= 0.95 * plan.calls_per_second * plan.seconds
             ),
             "neighbours were answered in time": (
-                self.books.percentile(0.99) <= plan.p99_seconds_max
+                self.account.percentile(0.99) <= plan.p99_seconds_max
             ),
             **self.is_back(self.after),
             "the gateway itself had no fault, and ended in good order": (
@@ -124,23 +125,23 @@ class Outcome:
 class Run:
     """One run under way; the scene of its faults."""
 
-    def __init__(self, plan: Plan, stage: Stage) -> None:
+    def __init__(self, plan: Plan, stage: LoadGateway) -> None:
         self.plan = plan
         self.stage = stage
         self.fleet = stage.fleet
         self.port = stage.port
         self.pid = stage.pid
         self.draw = random.Random(plan.seed)
-        self.books = Books()
+        self.account = FaultAccount()
         self.samples = Samples()
         self.faults: Counter[str] = Counter()
         self.recoveries: list[float] = []
-        self.callers: list[Caller] = []
-        self._probe = Modern(self.port, self.complain)
+        self.callers: list[LoadClient] = []
+        self._probe = ModernLoadClient(self.port, self.add_violation)
         self._number = 0
 
-    def complain(self, words: str) -> None:
-        self.books.complain(words)
+    def add_violation(self, words: str) -> None:
+        self.account.add_violation(words)
 
     async def backend(self, slug: str) -> Message:
         report = await self._status()
@@ -157,7 +158,7 @@ class Run:
         give_up_at = time.monotonic() + RELOAD_SECONDS_MAX
         while wanted != set((await self._status())["backends"]):
             if time.monotonic() > give_up_at:
-                self.complain(f"no reload within {RELOAD_SECONDS_MAX:g} s")
+                self.add_violation(f"no reload within {RELOAD_SECONDS_MAX:g} s")
                 return
             await asyncio.sleep(0.05)
 
@@ -165,14 +166,14 @@ class Run:
 
     async def open(self, group: asyncio.TaskGroup) -> None:
         """Bring the clients."""
-        port, complain = self.port, self.complain
+        port, add_violation = self.port, self.add_violation
         self.callers = [
-            *(Modern(port, complain) for _ in range(4)),
-            Session(port, complain),
-            Session(port, complain, "2025-06-18"),
-            Session(port, complain, "2025-03-26"),
-            *(Older(port, complain) for _ in range(2)),
-            Bare(port, complain),
+            *(ModernLoadClient(port, add_violation) for _ in range(4)),
+            SessionLoadClient(port, add_violation),
+            SessionLoadClient(port, add_violation, "2025-06-18"),
+            SessionLoadClient(port, add_violation, "2025-03-26"),
+            *(SseLoadClient(port, add_violation) for _ in range(2)),
+            BareLoadClient(port, add_violation),
         ]
         for caller in self.callers:
             await caller.open(group)
@@ -182,21 +183,21 @@ class Run:
         loop = asyncio.get_running_loop()
         pause = 1 / self.plan.calls_per_second
         began = loop.time()
-        ships = list(self.fleet.ships.values())
+        servers = list(self.fleet.servers.values())
         async with asyncio.TaskGroup() as group:
             for number in range(int(seconds * self.plan.calls_per_second)):
                 await asyncio.sleep(began + number * pause - loop.time())
-                caller, ship = self.draw.choice(self.callers), self.draw.choice(ships)
-                group.create_task(self._call(caller, ship))
+                caller, server = self.draw.choice(self.callers), self.draw.choice(servers)
+                group.create_task(self._call(caller, server))
 
-    async def _call(self, caller: Caller, ship: Ship) -> None:
+    async def _call(self, caller: LoadClient, server: LoadServer) -> None:
         self._number += 1
         nonce = f"n-{self._number}"
         began = time.monotonic()
-        outcome, crossed = await outcome_of(caller, ship, nonce)
-        self.books.note(
+        outcome, crossed = await outcome_of(caller, server, nonce)
+        self.account.note(
             Call(
-                server=ship.slug,
+                server=server.slug,
                 client=caller.kind,
                 began=began,
                 ended=time.monotonic(),
@@ -220,9 +221,9 @@ class Run:
         seen = await asyncio.to_thread(real.client, name, steps, [url])
         told = [real.text(each) for each in real.of(seen, "result")]
         if told == nonces:
-            self.books.settle(f"SDK ({name})", len(nonces))
+            self.account.settle(f"SDK ({name})", len(nonces))
         else:
-            self.complain(f"{name} saw {seen}")
+            self.add_violation(f"{name} saw {seen}")
 
     # Faults.
 
@@ -240,28 +241,32 @@ class Run:
             self.faults[fault.name] += 1
             await fault.act(self, None)
             return
-        able = [ship for ship in self.fleet.of(*fault.traits) if not self.books.is_hit(ship.slug)]
+        able = [
+            server
+            for server in self.fleet.of(*fault.traits)
+            if not self.account.is_hit(server.slug)
+        ]
         if not able:
             return
-        ship = self.draw.choice(able)
+        server = self.draw.choice(able)
         self.faults[fault.name] += 1
-        hit = self.books.hit(ship.slug, time.monotonic())
+        hit = self.account.hit(server.slug, time.monotonic())
         try:
-            await fault.act(self, ship)
-            await self.recover(ship, fault.name)
+            await fault.act(self, server)
+            await self.recover(server, fault.name)
         finally:
             hit.ended = time.monotonic()
 
-    async def recover(self, ship: Ship, why: str) -> None:
+    async def recover(self, server: LoadServer, why: str) -> None:
         """Wait until a server is as it was."""
         began, good = time.monotonic(), 0
-        caller = Modern(self.port, self.complain)
+        caller = ModernLoadClient(self.port, self.add_violation)
         while good < RECOVERED_CALLS:
             self._number += 1
-            outcome, _ = await outcome_of(caller, ship, f"n-{self._number}")
+            outcome, _ = await outcome_of(caller, server, f"n-{self._number}")
             good = good + 1 if outcome == GOOD else 0
             if time.monotonic() - began > RECOVERY_SECONDS_MAX:
-                self.complain(f"{ship.slug} did not recover from {why}: {outcome}")
+                self.add_violation(f"{server.slug} did not recover from {why}: {outcome}")
                 break
             await asyncio.sleep(0.05)
         caller.rest()
@@ -300,21 +305,21 @@ class Run:
             await asyncio.sleep(0.2)
 
 
-async def outcome_of(caller: Caller, ship: Ship, nonce: str) -> tuple[str, bool]:
+async def outcome_of(caller: LoadClient, server: LoadServer, nonce: str) -> tuple[str, bool]:
     """How a call ends, and whether it was given the answer of another one."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS_MAX):
-            answer = await caller.call(f"{ship.slug}__{ship.tool}", ship.arguments(nonce))
+            answer = await caller.call(f"{server.slug}__{server.tool}", server.arguments(nonce))
     except TimeoutError:
         return "no answer at all", True
     except (OSError, EOFError, asyncio.IncompleteReadError) as error:
         return f"no answer: {type(error).__name__}", True
     if "error" in answer:
-        return shape(answer["error"]["message"], ship.slug), False
+        return shape(answer["error"]["message"], server.slug), False
     result = answer["result"]
     if result.get("isError"):
-        return shape(result["content"][0]["text"], ship.slug), False
-    if not ship.is_right(result, nonce):
+        return shape(result["content"][0]["text"], server.slug), False
+    if not server.is_right(result, nonce):
         return f"not the answer to {nonce}: {result}", True
     return GOOD, False
 
@@ -335,17 +340,17 @@ async def beside(work: Any) -> AsyncIterator[None]:
             task.cancel()
 
 
-async def play(plan: Plan, stage: Stage) -> Outcome:
+async def play(plan: Plan, stage: LoadGateway) -> Outcome:
     """The whole run, from the first call to the last look."""
     run = Run(plan, stage)
     async with asyncio.TaskGroup() as streams:
         await run.open(streams)
-        for ship in run.fleet.ships.values():
-            await run.recover(ship, "its start")
+        for server in run.fleet.servers.values():
+            await run.recover(server, "its start")
         await run.load(plan.warm_seconds)
         await asyncio.sleep(1)
         before = await run.settle(lambda _: True)
-        run.books, run.recoveries = Books(), []
+        run.account, run.recoveries = FaultAccount(), []
         began = time.monotonic()
         async with beside(run.watch()), asyncio.TaskGroup() as group:
             visits = group.create_task(run.visits())
@@ -354,13 +359,13 @@ async def play(plan: Plan, stage: Stage) -> Outcome:
             await load
             visits.cancel()
         seconds = time.monotonic() - began
-        for ship in run.fleet.ships.values():
-            await run.recover(ship, "the run")
+        for server in run.fleet.servers.values():
+            await run.recover(server, "the run")
         if run.stage.reloads % 2:
             await run.reload(broken=False)
         outcome = Outcome(
             plan=plan,
-            books=run.books,
+            account=run.account,
             samples=run.samples,
             faults=run.faults,
             before=before,
@@ -382,11 +387,11 @@ def run(plan: Plan, folder: Path) -> Outcome:
     Raises:
         AssertionError: the gateway told a secret.
     """
-    with fleet() as ships:
-        stage = Stage(folder, ships)
+    with load_servers() as servers:
+        stage = LoadGateway(folder, servers)
         try:
             outcome = asyncio.run(play(plan, stage))
-            outcome.real_servers = bool(ships.of("real"))
+            outcome.real_servers = bool(servers.of("real"))
             outcome.exit_code = stage.stop()
         finally:
             stage.kill()

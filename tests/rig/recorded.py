@@ -5,9 +5,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from anyport.record.segments import segments
+from anyport.record.journal.segments import segments
 from tests.harness import WAIT_SECONDS, LineClient
-from tests.rig.scenes import status
+from tests.rig.small_servers import status
 
 
 def monitoring(client: LineClient) -> dict[str, Any]:

@@ -2,20 +2,20 @@
 
 from collections import Counter
 
-from tests.rig.books import GOOD, Books, Call, Samples
+from tests.rig.fault_accounting import GOOD, Call, FaultAccount, Samples
 from tests.rig.long_run import Outcome, Plan
 from tests.rig.probe import Footprint
 from tools.soak import COLUMNS, read_page, read_rows, table, told_of, told_of_tests, write_page
 
 
-def outcome(books: Books) -> Outcome:
+def outcome(account: FaultAccount) -> Outcome:
     samples = Samples()
     for second in range(60):
         samples.add(second, rss=50 + second / 3600, descriptors=60, processes=12, threads=6)
     before = Footprint(rss_bytes=50 << 20, descriptors=60, processes=12, zombies=0)
     return Outcome(
         plan=Plan(seconds=60, calls_per_second=2 / 60, fault_seconds=5, seed=7),
-        books=books,
+        account=account,
         samples=samples,
         faults=Counter({"server killed": 2}),
         before=before,
@@ -24,8 +24,8 @@ def outcome(books: Books) -> Outcome:
     )
 
 
-def books(*outcomes: str) -> Books:
-    found = Books()
+def account(*outcomes: str) -> FaultAccount:
+    found = FaultAccount()
     for number, each in enumerate(outcomes):
         call = Call(server="s", client="modern", began=number, ended=number + 0.01, outcome=each)
         found.note(call)
@@ -58,7 +58,7 @@ def test_files_of_which_nothing_was_run_are_named() -> None:
 
 
 def test_a_good_run_is_told_with_its_figures() -> None:
-    good = outcome(books(GOOD, GOOD))
+    good = outcome(account(GOOD, GOOD))
     text = told_of(good, "Today.")
 
     assert all(good.verdicts().values())
@@ -69,11 +69,11 @@ def test_a_good_run_is_told_with_its_figures() -> None:
 
 
 def test_a_neighbour_that_suffered_spoils_the_run() -> None:
-    bad = outcome(books(GOOD, "Server 's' is not running"))
+    bad = outcome(account(GOOD, "Server 's' is not running"))
 
     assert not all(bad.verdicts().values())
     assert "**no**" in told_of(bad, "Today.")
 
 
 def test_too_few_calls_are_no_load() -> None:
-    assert not all(outcome(books(GOOD)).verdicts().values())
+    assert not all(outcome(account(GOOD)).verdicts().values())
