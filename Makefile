@@ -3,20 +3,27 @@
 
 PYTHONS := python3 python3.14 python3.13 python3.12 python3.11
 BIN := .venv/bin
+PYTEST := $(BIN)/pytest -n auto --dist worksteal  # Neighbours share a worker, and its gateways.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 COMPILE := $(BIN)/uv pip compile -qU --universal --generate-hashes --no-annotate --no-header
 
-.PHONY: run check test lint real-env bench compatibility soak fix lock clean help
+# Tests start thousands of processes. Each would compile the package anew where this is set.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: run check test test-all lint real-env bench compatibility soak fix lock clean help
 
 run: .venv/run.stamp  # the gateway over HTTP, with the demo server behind it
 	@trap : INT; cd .venv && XDG_CONFIG_HOME='$(CURDIR)/.venv' bin/anyport serve \
 	  || [ $$? -eq 130 ]  # No configuration is there, and Ctrl-C is no failure.
 
 check: lint  # the quick gate: under a minute
-	$(BIN)/pytest -n auto -m "not slow and not real"
+	$(PYTEST) -m "not slow and not real"
 
-test: lint real-env  # everything, slow tests and real servers and clients included
-	$(BIN)/pytest -n auto
+test: lint real-env  # before every merge: slow tests and real servers and clients, too
+	$(PYTEST) -m "not exhaustive"
+
+test-all: lint real-env  # everything: the whole of what `make test` tries pairwise or in part
+	$(PYTEST)
 
 lint: .venv/dev.stamp  # linters, types, layers, shape
 	$(BIN)/ruff format --check .
@@ -30,13 +37,13 @@ real-env: .venv/dev.stamp  # the real servers and clients that tests need
 	  || { echo 'The real tests need Node.js 20 or newer (`node` on the PATH).' >&2; exit 1; }
 	@if [ -x tests/real/install ]; then PYTHON=$(BIN)/python tests/real/install; fi
 
-bench: .venv/run.stamp  # Anyport beside nginx and other proxies; writes docs/performance.md
+bench: .venv/run.stamp  # Anyport beside nginx and other proxies; writes docs/evidence/performance.md
 	$(BIN)/python bench/run.py
 
-compatibility: .venv/dev.stamp  # every client to every server; writes docs/compatibility.md
+compatibility: .venv/dev.stamp  # every client to every server; writes docs/evidence/compatibility.md
 	$(BIN)/python tools/compatibility.py
 
-soak: .venv/dev.stamp  # reliability at full scale, for hours; writes docs/soak.md
+soak: .venv/dev.stamp  # reliability at full scale, for hours; writes docs/evidence/soak.md
 	$(BIN)/python tools/soak.py
 
 fix: .venv/dev.stamp  # puts right what the linter and the formatter can

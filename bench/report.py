@@ -1,4 +1,4 @@
-"""The page of a run: `docs/performance.md`, and the same tables on the terminal."""
+"""The page of a run: `docs/evidence/performance.md`, and the same tables on the terminal."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ PAGE = """\
 # Performance
 
 What Anyport costs, measured against nginx as a plain reverse proxy for the same requests, and
-against other proxies for MCP. This page is written by `make bench`; do not edit it.
+against other MCP proxies. `make bench` generates this page; do not edit it.
 
 {answer}
 
-*Legacy* and *modern* are the eras of the protocol, with and without a handshake: see the
-[glossary](glossary.md#the-protocol).
+*Legacy* and *modern* are the eras of MCP, with and without a handshake: see the
+[glossary](../contributing/glossary.md#protocol).
 
 {place}
 
@@ -28,15 +28,15 @@ against other proxies for MCP. This page is written by `make bench`; do not edit
 {faults}
 ## Goals
 
-Ratios hold within one run and carry over to other machines; absolute figures do not. With 64
-connections, where no other number is named.
+Ratios hold within one run and carry over to other machines; absolute figures do not. Rows use
+64 connections unless they name another number.
 
 {goals}
 
 {missed}
 ## Where the time goes
 
-{events}The kernel's part was looked at apart from the runs, on a busy machine: the system time
+{events}The kernel's share was measured separately, on a busy machine: the system time
 of the gateway in two seconds of load, as a share of its CPU.
 
 | call                    |          kernel |
@@ -45,9 +45,9 @@ of the gateway in two seconds of load, as a share of its CPU.
 | small, stdio server     |   about a third |
 | ten events, HTTP server | about a quarter |
 
-- With an HTTP server behind, the kernel's part is TCP: two reads and two writes for each call.
-- The rest is Python: the request is read and written anew for the server, the answer is read and
-  goes back, and one event goes into the journal.
+- With an HTTP server, the kernel's share is TCP: two reads and two writes for each call.
+- The rest is Python: it parses the request and writes it to the server, parses the answer and
+  writes it to the client, and writes one event to the journal.
 
 ## Calls
 
@@ -63,54 +63,54 @@ whose server keeps sessions.
 
 ## Memory and start
 
-From the start of the process to the answer of the first full `tools/list`, from an empty state
-directory; memory when it is idle again. The median of {starts} starts.
+From the start of the process to the first complete `tools/list`, with an empty state directory;
+memory when the process is idle again. The median of {starts} starts.
 
 {started}
 
-Streams on which nothing happens, with one server behind:
+Idle streams, with one server:
 
 {idle}
 
 ## Method
 
-- The load comes from wrk. It and the server behind run on one core, the target on another. For the
+- wrk generates the load. It shares one core with the server, and the target has the other. For the
   real server it is the other way round: the server has a core, target and load share one.
-- The servers behind are two small programs in C that answer both eras, over HTTP
+- The servers are two small programs in C that answer both eras, over HTTP
   (`bench/stub/mcpstub.c`) and over stdio (`bench/stub/mcpstdio.c`).
-- Before any load each target is verified: its tools are listed, and 16 clients at a time make 192
+- Before any load each target is verified: its tools are listed, and 16 concurrent clients make 192
   calls. Every answer must have the id of its request, the right content and, where events are
   expected, all of them, with the token of this call.
-- Each request has an id of its own. Legacy clients use 16 sessions in turn.
+- Each request has a unique id. Legacy clients use 16 sessions in turn.
 - Targets are measured in turn, {rounds} rounds of {seconds} s each after {warm_up} s of warming up,
   every other round in the opposite order. A figure is the median of the rounds, and so is a ratio:
-  of the two figures of one round, which were taken within seconds.
-- A target is charged until it is idle again, so that work it puts off is counted. Its journal is
+  of two figures of one round, measured within seconds.
+- CPU is counted until a target is idle again, so that deferred work is included. Its journal is
   on: every call through Anyport writes one event.
-- Errors are refused or broken connections, answers that did not come in 30 s, and statuses other
+- Errors are refused or broken connections, answers that take more than 30 s, and statuses other
   than 2xx and 3xx.
-- On a machine that others use too, CPU for each request is the steadiest figure. Throughput and
-  latency depend on the neighbours.
-- On the loopback the sender does the receiver's work in the kernel. With a real network between,
+- On a shared machine, CPU for each request is the steadiest figure. Throughput and latency depend
+  on the neighbours.
+- On the loopback interface the sender does the receiver's work in the kernel. Over a real network
   that part is smaller, and the target's own part weighs more.
 
-## Repeat it
+## Run it yourself
 
 ```
 make bench                                   # everything, and this page; about {minutes} minutes
 .venv/bin/python bench/run.py --quick        # short runs, printed only
 .venv/bin/python bench/run.py --only call,sse
-.venv/bin/python bench/run.py --report       # this page anew, from the last full run
+.venv/bin/python bench/run.py --report       # rewrite this page from the last full run
 ```
 
-It needs Linux with two cores, wrk, nginx and gcc, and installs them where it may. The peers come
-from PyPI in the versions that `bench/requirements-mcp-proxy.txt` and
-`bench/requirements-fastmcp.txt` pin. Everything that is made lies in `.bench/`; every single round
-is in `.bench/results.json`.
+You need Linux with two cores, wrk, nginx and gcc; they are installed where permitted. The peers
+come from PyPI in the versions that `bench/requirements-mcp-proxy.txt` and
+`bench/requirements-fastmcp.txt` pin. All output is in `.bench/`;
+`.bench/results.json` has every single round.
 """
 
 BEHIND: Final = (
-    ("call", "Anyport", "With an HTTP server behind"),
+    ("call", "Anyport", "With an HTTP server"),
     ("stdio", "Anyport, stdio", "with a stdio server, itself included,"),
 )
 """Comparison, target and words of what a call is said to cost."""
@@ -205,16 +205,16 @@ def _missed(results: Results) -> str:
     if not count:
         return ""
     return (
-        f"Not reached: {count}. What the CPU of a call is spent on stands under "
-        "[where the time goes](#where-the-time-goes).\n"
+        f"Not reached: {count}. "
+        "See [where the time goes](#where-the-time-goes) for the CPU of a call.\n"
     )
 
 
 def _noise(circumstances: Circumstances) -> str:
     load = circumstances.machine.get("load before", "unknown")
     return (
-        f"The load average before the run was {load}, where 0 is a machine at rest. *Rounds* in "
-        "the tables shows how far the rounds lie apart."
+        f"The load average before the run was {load}, where 0 is an idle machine. *Rounds* in "
+        "the tables shows how much the rounds differ."
     )
 
 

@@ -1,7 +1,8 @@
 """Measures Anyport beside nginx and other proxies: `make bench`, or `python bench/run.py`.
 
-A full run writes docs/performance.md and .bench/results.json; a quick or partial one prints its
-tables and writes .bench/results-partial.json. `--report` measures nothing and writes the page anew.
+A full run writes docs/evidence/performance.md and .bench/results.json; a quick or partial one
+prints its tables and writes .bench/results-partial.json. `--report` measures nothing and writes the
+page anew.
 """
 
 import argparse
@@ -32,7 +33,7 @@ QUICK: Final = Effort(rounds=3, seconds=1, streams=1000, starts=2)
 FOOTPRINT: Final = "footprint"
 NAMES: Final = (*(comparison.name for comparison in COMPARISONS), FOOTPRINT)
 WHOLE: Final = HOME / "results.json"
-WRITTEN: Final = ROOT / "docs" / "performance.md"
+WRITTEN: Final = ROOT / "docs" / "evidence" / "performance.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Tries every client with every server, and writes docs/compatibility.md: `make compatibility`.
+"""Tries every client with every server and writes the page: `make compatibility`.
 
 The tests of tests/matrix do the trying, and leave a line for each cell of the matrix in the folder
 that `ANYPORT_MATRIX_RESULTS` names. This file makes the page of those lines; what a cell is about,
@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 ROOT: Final = Path(__file__).parents[1]
-PAGE: Final = ROOT / "docs" / "compatibility.md"
+PAGE: Final = ROOT / "docs" / "evidence" / "compatibility.md"
 RESULTS: Final = "ANYPORT_MATRIX_RESULTS"
 COLUMNS: Final = 100
 
@@ -32,7 +32,8 @@ TEXT: Final = """\
 ## Revisions
 
 A row for each revision of the client, a column for each revision of the server. *all* means that
-every feature works; otherwise the number of those that do, and the [notes](#notes) on the others.
+every feature works; otherwise the number of features that work, and the [notes](#notes) about the
+others.
 
 {revisions}
 
@@ -46,8 +47,8 @@ every feature works; otherwise the number of those that do, and the [notes](#not
 
 {transports}
 
-The revision 2026-07-28 does not exist over HTTP+SSE, which is a session on a stream, so these
-combinations are no cells.
+Revision 2026-07-28 does not exist over HTTP+SSE, which is a session on a stream, so these
+combinations are not counted.
 
 ## Notes
 
@@ -55,22 +56,22 @@ What the protocol makes impossible, and what the caller gets instead.
 
 {notes}
 
-## How it is tried
+## How it is tested
 
-- One gateway over HTTP and one over stdio for each revision of the client have all the servers
-  behind them: the [demo server](demo-server.md), told to speak one revision only, for each revision
+- For each revision of the client there is one gateway over HTTP and one over stdio, with all
+  servers behind it: the test server of `tests/peers`, limited to one revision, for each revision
   and transport.
-- The clients are scripts that speak one revision each, and declare all that it has.
-- Every message that a client gets in any cell is held against the official schema of its revision;
-  none has words of another era, and no client without a session is sent a request.
-- A cell that cannot work is tried like all others: the caller gets what its note says.
+- The clients are scripts that speak one revision each, and declare everything that it has.
+- Every message to a client is validated against the official schema of its revision. None contains
+  anything of another era, and no client without a session gets a request.
+- A cell that cannot work is tested like all others: the caller gets what its note says.
 
-`make compatibility` tries everything anew and writes this page; `make test` fails if a cell, or
-this page, is not as it says. Do not edit it.
+`make compatibility` tests everything and generates this page; do not edit it. `make test-all` fails
+if a cell differs from this page, and `make test` tries every pair of client, server and feature.
 """
 
 
-class Party(msgspec.Struct, frozen=True, kw_only=True, order=True):
+class Peer(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """A client or a server."""
 
     revision: str
@@ -89,8 +90,8 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True, order=True):
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """One client, one server, one feature."""
 
-    client: Party
-    server: Party
+    client: Peer
+    server: Peer
     feature: Feature
     note: str | None
     """Why it cannot work, and what the caller gets instead; None if it works."""
@@ -124,8 +125,8 @@ def _summary(cells: Sequence[Cell]) -> str:
     return (
         f"**{working:,} of {len(cells):,} cells work.** The other {len(cells) - working:,} are "
         f"impossible by the protocol itself. A cell is a client, a server and a feature: "
-        f"{revisions} revisions of the protocol over three transports make {ways} ways in and as "
-        f"many ways out, and {features} features are tried on each pair of them."
+        f"{revisions} revisions of the protocol over three transports make {ways} kinds of "
+        f"clients and as many kinds of servers, and {features} features are tried with each pair."
     )
 
 
@@ -133,8 +134,8 @@ def _basis(cells: Sequence[Cell]) -> str:
     across = [cell for cell in cells if cell.client.revision != cell.server.revision]
     working = sum(cell.note is None for cell in across)
     return (
-        "What both revisions have works, whichever two they are. Between a client and a server of "
-        f"different revisions that makes {working:,} of {len(across):,} cells; in each of the "
+        "Every feature that both revisions have works. Between a client and a server of "
+        f"different revisions these are {working:,} of {len(across):,} cells; in each of the "
         "others one of the two does not know the feature, or a part of it."
     )
 
@@ -196,7 +197,7 @@ def _transports_say(cells: Sequence[Cell]) -> str:
         "that work, of all cells."
     )
     if all(len(notes) == 1 for notes in found.values()):
-        words += " What works for two revisions works for them over every transport."
+        words += " What works for two revisions works over every transport."
     return _filled(words)
 
 

@@ -19,12 +19,12 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Final
 
-from anyport.record.chain import Chain
-from anyport.record.event import timestamp
-from anyport.record.filter import parse_filter
-from anyport.record.index import FILE, Index
-from anyport.record.journal import Journal
-from anyport.record.segments import SEGMENT_BYTES_MAX
+from anyport.record.event import format_timestamp
+from anyport.record.filter.parser import parse_filter
+from anyport.record.index.index import INDEX_FILE, Index
+from anyport.record.journal.journal import Journal
+from anyport.record.journal.segments import SEGMENT_BYTES_MAX
+from anyport.record.tamper.chain import Chain
 
 PER_SECOND: Final = 500
 """What the writer adds."""
@@ -69,7 +69,7 @@ def exchanges(count: int, begin: float, end: float, chance: random.Random) -> It
         server, tool = chance.choice(servers)
         failed, took = chance.random() < 0.01, chance.expovariate(1 / 100)
         yield _LINE % (
-            timestamp(begin + (end - begin) * n / count).encode(),
+            format_timestamp(begin + (end - begin) * n / count).encode(),
             chance.getrandbits(128) or 1,
             b"failure" if failed else b"success",
             chance.getrandbits(64) or 1,
@@ -99,7 +99,7 @@ def write_journal(state_dir: Path, count: int, begin: float, end: float) -> None
 
 def _write_file(state_dir: Path, name: str, lines: list[bytes]) -> None:
     # The folder of the newest month: events never lie in that of a month before their own.
-    folder = state_dir / "events" / timestamp(time.time())[: len("2026-07")]
+    folder = state_dir / "events" / format_timestamp(time.time())[: len("2026-07")]
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / name).open("wb") as file:
         file.writelines(lines)
@@ -109,13 +109,13 @@ def keep_writing(
     state_dir: Path, stop: "Synchronized[int]", worst: "Synchronized[float]", *, per_second: int
 ) -> None:
     """Append exchanges through a real journal until told to stop; its worst pause, in seconds."""
-    journal = Journal(state_dir, source="anyport", clock=time.time, redact=str)
+    journal = Journal(state_dir, source="anyport", now=time.time, redact=str)
     chance, begun, written = random.Random(1), time.monotonic(), 0
     while not stop.value:
         due = int((time.monotonic() - begun) * per_second) - written
         now = time.time()
         for line in exchanges(due, now, now, chance):
-            journal.take([line])
+            journal.append_encoded([line])
             before = time.perf_counter()
             journal.flush()
             worst.value = max(worst.value, time.perf_counter() - before)
@@ -161,14 +161,14 @@ def a_writer(state_dir: Path) -> Iterator["Synchronized[float]"]:
 
 def measure(state_dir: Path, seconds: float) -> None:
     """Ask while somebody writes, and print what that took."""
-    for path in state_dir.glob(f"{FILE}*"):
+    for path in state_dir.glob(f"{INDEX_FILE}*"):
         path.unlink()
     with closing(Index(state_dir)) as index:
         before = time.perf_counter()
         index.catch_up()
         took = time.perf_counter() - before
         events = sum(stat.counts[status] for stat in index.stats().rows for status in stat.counts)
-        size = sum(path.stat().st_size for path in state_dir.glob(f"{FILE}*"))
+        size = sum(path.stat().st_size for path in state_dir.glob(f"{INDEX_FILE}*"))
         print(f"caught up with {events} events in {took:.1f} s, {events / took:.0f} a second")
         print(f"the index has {size / events:.0f} bytes for each")
     with a_writer(state_dir) as worst, closing(Index(state_dir)) as index:

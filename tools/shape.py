@@ -11,33 +11,17 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final, TypeAlias
 
-MODULE_LINES_MAX: Final = 400  # More does not stay in the head for one reading.
-FUNCTION_LINES_MAX: Final = 60  # A function fits on a screen.
-
 PACKAGE: Final = "src/anyport/"
-TOUR: Final = "docs/life-of-a-message.md"
+TOUR: Final = "docs/contributing/life-of-a-message.md"
 
-UNMIRRORED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "gateway/office.py": "types without behaviour",
-        "upstream/channel.py": "types without behaviour",
-        "upstream/hearer.py": "types without behaviour",
-        "upstream/own.py": "types without behaviour",
-        "upstream/owner.py": "types without behaviour",
-        "upstream/setting.py": "types without behaviour",
-    }
+CALLED_BY_LIBRARIES: Final = re.compile(
+    r"(visit|do|log)_\w+|(data|eof|pipe_data)_received|connection_(made|lost)|(pause|resume)_writing"
+    r"|process_exited|pipe_connection_lost|on_(url|header)|format_help"
 )
-"""Modules or whole packages (`cli/render.py`, `console`) without a test file of their own, and why.
-An entry that is no longer needed is a fault too, so the list shrinks by itself."""
-
-BANNED_WORDS: Final = frozenset(
-    {"manager", "service", "helper", "util", "common", "info", "data", "obj", "handler"}
-)
-OWED_NAMES: Final = frozenset({"data_received", "pipe_data_received"})
-"""Methods whose names the standard library chose."""
+"""Methods that asyncio, ast, httptools and click find by their names."""
+QUOTED_NAME_CHARS_MAX: Final = 100
 
 FOREIGN: Final = re.compile(
     r"pypi\.org|pythonhosted\.org|registry\.npmjs\.|\bnpmjs\.(?:org|com)|registry\.yarnpkg\."
@@ -51,8 +35,6 @@ TOUR_PATH: Final = re.compile(
 )
 UNREAD_FOLDERS: Final = frozenset({"__pycache__", "build", "dist", "node_modules"})
 READ_DOT_FOLDERS: Final = frozenset({".ci", ".github"})
-
-Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -71,68 +53,58 @@ class Project:
     """What people wrote, by the path from the root."""
     trees: Mapping[str, ast.Module]
     """The Python among it, parsed."""
-    unmirrored: Mapping[str, str]
 
 
 Rule: TypeAlias = Callable[[Project], Iterator[Fault]]
 
 
-def modules_are_short(project: Project) -> Iterator[Fault]:
-    for path in project.trees:
-        lines = len(project.texts[path].splitlines())
-        if lines > MODULE_LINES_MAX:
-            yield Fault(path, lines, f"{lines} lines; a module has at most {MODULE_LINES_MAX}")
-
-
-def functions_are_short(project: Project) -> Iterator[Fault]:
-    for path, tree in project.trees.items():
+def class_names_are_unique(project: Project) -> Iterator[Fault]:
+    first: dict[str, str] = {}
+    for path, tree in package_trees(project):
         for node in ast.walk(tree):
-            if not isinstance(node, Function):
-                continue
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            if lines > FUNCTION_LINES_MAX:
-                message = f"{node.name} has {lines} lines; at most {FUNCTION_LINES_MAX} are allowed"
-                yield Fault(path, node.lineno, message)
+            if isinstance(node, ast.ClassDef):
+                other = first.setdefault(node.name, path)
+                if other != path:
+                    yield Fault(path, node.lineno, f"{node.name} is also a class of {other}")
 
 
-def modules_have_tests(project: Project) -> Iterator[Fault]:
-    """`wire/codec.py` is tested by `tests/wire/test_codec.py`."""
-    needed = set()
-    for path in project.trees:
-        module = Path(path.removeprefix(PACKAGE))
-        if not path.startswith(PACKAGE) or module.name == "__init__.py":
-            continue
-        mirror = (Path("tests") / module.parent / f"test_{module.stem.strip('_')}.py").as_posix()
-        if mirror in project.texts:
-            continue
-        exempt = {
-            module.as_posix(),
-            *map(Path.as_posix, module.parents),
-        } & project.unmirrored.keys()
-        needed |= exempt
-        if not exempt:
-            yield Fault(path, 1, f"has no tests; {mirror} is missing")
-    for entry in project.unmirrored.keys() - needed:
-        yield Fault("tools/shape.py", 1, f"UNMIRRORED no longer needs {entry!r}")
+def public_names_are_used(project: Project) -> Iterator[Fault]:
+    """What only tests use is dead. By name alone: a name in use elsewhere hides a dead one."""
+    used = {name for _, tree in package_trees(project) for name in used_names(tree)}
+    for path, tree in package_trees(project):
+        for name, line in public_names(tree):
+            if name not in used and not CALLED_BY_LIBRARIES.fullmatch(name):
+                yield Fault(path, line, f"{name} is used by nothing in {PACKAGE}")
 
 
-def names_say_something(project: Project) -> Iterator[Fault]:
-    """Tests are left out: their names are sentences, and may speak of anything."""
-    for path, tree in project.trees.items():
-        if path.startswith("tests/"):
-            continue
-        named = [node for node in ast.walk(tree) if isinstance(node, Function | ast.ClassDef)]
-        module = path.removesuffix(".py")
-        for name, line in [(module, 1), *((node.name, node.lineno) for node in named)]:
-            for word in banned_words(name):
-                yield Fault(path, line, f"{name}: the word {word!r} says nothing; name what it is")
+def public_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Functions, classes and constants of a module, and methods of its classes."""
+    methods = [method for cls in tree.body if isinstance(cls, ast.ClassDef) for method in cls.body]
+    for node in [*tree.body, *methods]:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            # `@click.command()` and the like put it to use.
+            registered = any(isinstance(each, ast.Call) for each in node.decorator_list)
+            if not node.name.startswith("_") and not registered:
+                yield node.name, node.lineno
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            name = node.target.id
+            if name.isupper() and not name.startswith("_"):
+                yield name, node.lineno
 
 
-def banned_words(name: str) -> set[str]:
-    if name in OWED_NAMES:
-        return set()
-    words = {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
-    return (words | {word.removesuffix("s") for word in words}) & BANNED_WORDS
+def used_names(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            # Quoted annotations, and what is loaded by its path; not the words of a docstring.
+            yield from re.findall(r"\w+", node.value[:QUOTED_NAME_CHARS_MAX])
+
+
+def package_trees(project: Project) -> Iterator[tuple[str, ast.Module]]:
+    return ((path, tree) for path, tree in project.trees.items() if path.startswith(PACKAGE))
 
 
 def the_tour_leads_somewhere(project: Project) -> Iterator[Fault]:
@@ -142,7 +114,7 @@ def the_tour_leads_somewhere(project: Project) -> Iterator[Fault]:
     for number, text in enumerate(project.texts.get(TOUR, "").splitlines(), start=1):
         for match in TOUR_PATH.finditer(text):
             name = match["code"] or match["link"]
-            places = [os.path.normpath(base + name) for base in ("", PACKAGE, "docs/")]
+            places = [os.path.normpath(base + name) for base in ("", PACKAGE, "docs/contributing/")]
             if known.isdisjoint(places):
                 yield Fault(TOUR, number, f"{name} does not exist")
 
@@ -155,16 +127,14 @@ def nothing_is_foreign(project: Project) -> Iterator[Fault]:
 
 
 RULES: Final[tuple[Rule, ...]] = (
-    modules_are_short,
-    functions_are_short,
-    modules_have_tests,
-    names_say_something,
+    class_names_are_unique,
+    public_names_are_used,
     the_tour_leads_somewhere,
     nothing_is_foreign,
 )
 
 
-def read_project(root: Path, unmirrored: Mapping[str, str] = UNMIRRORED) -> Project:
+def read_project(root: Path) -> Project:
     texts = {}
     for path in written_files(root):
         try:
@@ -172,7 +142,7 @@ def read_project(root: Path, unmirrored: Mapping[str, str] = UNMIRRORED) -> Proj
         except UnicodeDecodeError:
             continue  # Pictures and the like.
     trees = {path: ast.parse(text, path) for path, text in texts.items() if path.endswith(".py")}
-    return Project(texts=texts, trees=trees, unmirrored=unmirrored)
+    return Project(texts=texts, trees=trees)
 
 
 def written_files(root: Path) -> Iterator[Path]:
@@ -183,7 +153,9 @@ def written_files(root: Path) -> Iterator[Path]:
             for name in folders
             if name in READ_DOT_FOLDERS or not (name.startswith(".") or name in UNREAD_FOLDERS)
         ]
-        yield from (Path(folder, name) for name in names if Path(folder, name).is_file())
+        # In a linked worktree `.git` is a file, with a path of this machine.
+        paths = (Path(folder, name) for name in names if name != ".git")
+        yield from (path for path in paths if path.is_file())
 
 
 def faults(project: Project) -> list[Fault]:

@@ -1,4 +1,4 @@
-"""Everything about reliability at full scale: `make soak`. Writes docs/soak.md.
+"""Everything about reliability at full scale: `make soak`. Writes docs/evidence/soak.md.
 
 Three parts: the tests of tests/reliability at the figures that a commit has no time for, ten
 thousand schedules of the simulator and the fuzzers for longer, and the long run. Each can be had
@@ -30,7 +30,7 @@ from tests.rig.long_run import Outcome, Plan, run  # noqa: E402
 from tests.rig.probe import MIB, Footprint  # noqa: E402
 from tests.rig.scale import FIGURES_VARIABLE, VARIABLE  # noqa: E402
 
-PAGE: Final = ROOT / "docs" / "soak.md"
+PAGE: Final = ROOT / "docs" / "evidence" / "soak.md"
 PARTS: Final[dict[str, Sequence[str]]] = {
     "tests": (
         "tests/reliability",
@@ -44,8 +44,8 @@ COLUMNS: Final = ("test", "outcome", "seconds", "measured", "when, load")
 HEAD: Final = """\
 # Soak
 
-What the last run of `make soak` on a machine of its own came to. The page is written by
-`tools/soak.py`; do not edit it. What each test promises stands in [Reliability](reliability.md).
+The results of the last `make soak` on a dedicated machine. `tools/soak.py` generates this page; do
+not edit it. [Reliability](reliability.md) says what each test promises.
 """
 
 
@@ -127,14 +127,14 @@ def long_run(given: argparse.Namespace) -> tuple[str, bool]:
     )
     with tempfile.TemporaryDirectory() as folder:
         outcome = run(plan, Path(folder))
-    for words in (*outcome.books.grievances, *outcome.own_faults):
+    for words in (*outcome.account.violations, *outcome.own_faults):
         print(words, file=sys.stderr)
     return told_of(outcome, told), all(outcome.verdicts().values())
 
 
 def told_of(outcome: Outcome, told: str) -> str:
     """What the page says of a long run."""
-    plan, books, samples = outcome.plan, outcome.books, outcome.samples
+    plan, account, samples = outcome.plan, outcome.account, outcome.samples
     then, now = outcome.before, outcome.after
     real = " two of them made by others," if outcome.real_servers else ""
     return "\n\n".join(
@@ -144,7 +144,7 @@ def told_of(outcome: Outcome, told: str) -> str:
             f"twelve servers of every kind and era,{real} a fault every {plan.fault_seconds:g} "
             f"seconds (seed {plan.seed}).",
             table(
-                ("what must hold", "does it?"),
+                ("what must hold", "holds"),
                 *(
                     (what, "yes" if holds else "**no**")
                     for what, holds in outcome.verdicts().items()
@@ -153,18 +153,24 @@ def told_of(outcome: Outcome, told: str) -> str:
             table(
                 ("what", "figure"),
                 ("calls", f"{outcome.calls:,}"),
-                ("answered as they should be", f"{books.good:,}"),
+                ("answered correctly", f"{account.good:,}"),
                 (
-                    "failed, with the reason, because their own server was hit",
-                    f"{books.excused.total():,}",
+                    "failed with the reason, because of a fault of their own server",
+                    f"{account.excused.total():,}",
                 ),
-                ("lost, crossed, answered twice, or failed without cause", books.grievance_count),
+                (
+                    "lost, mixed up, answered twice, or failed without cause",
+                    account.violation_count,
+                ),
                 ("faults", f"{outcome.faults.total()} of {len(outcome.faults)} kinds"),
-                ("median of calls to servers that were not hit", _ms(books.percentile(0.5))),
-                ("99th percentile of them", _ms(books.percentile(0.99))),
-                ("the last quarter's by the first quarter's", f"{books.drift():.2f}"),
-                ("longest wait for any answer", f"{books.longest:.1f} s"),
-                ("longest time until a server that was mended was well", _longest(outcome)),
+                ("median of calls to servers without a fault", _ms(account.percentile(0.5))),
+                ("99th percentile of them", _ms(account.percentile(0.99))),
+                (
+                    "99th percentile of the last quarter, divided by that of the first",
+                    f"{account.drift():.2f}",
+                ),
+                ("longest wait for any answer", f"{account.longest:.1f} s"),
+                ("longest time until a repaired server was healthy", _longest(outcome)),
                 ("memory before and after", f"{_mib(then)}, {_mib(now)} MiB"),
                 ("memory, slope", f"{samples.slope('rss')} MiB an hour"),
                 ("of the second half", f"{samples.slope('rss', 0.5)} MiB an hour"),
@@ -174,11 +180,10 @@ def told_of(outcome: Outcome, told: str) -> str:
                 ("threads, slope", f"{samples.slope('threads')} an hour"),
                 ("events lost while the disk was full", outcome.lost_events),
             ),
-            "Slopes are those of straight lines through a look at every second of the run, the "
-            "filling of caches included, with one standard deviation; descriptors rise and fall "
-            "with the clients.",
+            "Slopes are linear fits over one sample a second, including the filling of caches, "
+            "with one standard deviation; descriptors rise and fall with the clients.",
             table(
-                ("client", "calls"), *((who, f"{n:,}") for who, n in sorted(books.calls.items()))
+                ("client", "calls"), *((who, f"{n:,}") for who, n in sorted(account.calls.items()))
             ),
             table(("fault", "times"), *sorted(outcome.faults.items())),
         )
@@ -231,8 +236,8 @@ def told_of_tests(part: str, told: str, rows: Sequence[Sequence[str]]) -> str:
     failed = sum(outcome != "passed" for _, outcome, *_ in rows)
     summary = (
         f"{len(rows)} tests, {sum(int(row[2]) for row in rows) / 60:.0f} minutes; "
-        f"{failed or 'none'} failed. The last column says when each was run (UTC), and the "
-        "load of the machine before."
+        f"{failed or 'none'} failed. The last column has the time of each run (UTC) and "
+        "the load of the machine before it."
     )
     missing = _files(part) - {_module(row) for row in rows}
     if missing:
