@@ -459,6 +459,23 @@ def test_a_list_that_is_wanted_while_another_is_read_comes_right_after_it() -> N
     run(scene)
 
 
+def test_lists_that_are_read_together_become_known_together_when_they_are_announced() -> None:
+    async def scene() -> None:
+        at = ListScene()
+        at.lists.read_all()
+        await at.asked()
+        say(at.connection, id=at.channel.sent[-1]["id"], result=offers("a"))
+        await until(lambda: at.channel.sent[-1]["method"] == "prompts/list")
+
+        assert not at.lists.known, "the lists of other connections are compared with these"
+        say(at.connection, id=at.channel.sent[-1]["id"], result={"prompts": [{"name": "p"}]})
+        await at.ended()
+        assert at.tools == ["a"]
+        assert at.changed[0] >= {TOOLS, OfferKind.PROMPTS}
+
+    run(scene)
+
+
 def test_what_was_planned_is_not_read_twice() -> None:
     async def scene() -> None:
         at = ListScene()

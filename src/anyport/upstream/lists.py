@@ -509,8 +509,14 @@ class ServerLists:
         kinds, connections, clock = self._reading, self._owner.list_connections(), self._clock
         before, began, warning = dict(self.known), clock.monotonic(), None
         if connections.main is not None and connections.main.peer is not None:
+            # Published together, and announced in the same turn: lists of other connections are
+            # compared with these, so they have to be the ones that clients are shown.
+            current = dict(before)
             warning = await self._reader.refresh(
-                self.known, kinds, connections.main, connections.interactive
+                current, kinds, connections.main, connections.interactive
+            )
+            self.known.update(
+                {kind: now for kind, now in current.items() if now is not before.get(kind)}
             )
             self.complete = self.complete or self._reader.complete
             if warning is not None:
