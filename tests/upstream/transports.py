@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from anyport.config.model import ServerConfig
+from anyport.protocol.revisions import Era
 from anyport.upstream.call_queue import call_slots_of
 from anyport.upstream.handshake import HandshakeFailed, HandshakeOptions
 from anyport.upstream.http.transport import HttpTransport
@@ -31,9 +33,10 @@ class TransportScene:
         self.quirks = ServerQuirks()
         self.spawner = FakeSpawner(*scripts)
 
-    def local(self, **settings: Any) -> StdioTransport:
+    def local(self, first_era: Era = Era.MODERN, **settings: Any) -> StdioTransport:
         config = ServerConfig(slug="s", name="s", **{"command": "server", **settings})
-        return StdioTransport(config, _introduced(config), self._context(), self.owner, self.quirks)
+        options = replace(_introduced(config), first_era=first_era)
+        return StdioTransport(config, options, self._context(), self.owner, self.quirks)
 
     def remote(self, url: str, **settings: Any) -> HttpTransport:
         config = ServerConfig(slug="s", name="s", url=url, **settings)

@@ -34,6 +34,9 @@ from anyport.wire.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Failure, Resu
 PROBE_SECONDS_MAX: Final = 2.0
 """How long `server/discover` may go unanswered before `initialize` is sent as well, and then how
 long a slow modern server has to refuse that."""
+SILENCE_SECONDS_MAX: Final = 10.0
+"""How long `initialize` may go unanswered before `server/discover` is sent as well. Modern servers
+refuse it at once, so a silent server is most likely still starting."""
 START_SECONDS_MAX: Final = 60.0
 """From spawn to ready; package launchers download on their first start."""
 
@@ -49,6 +52,10 @@ class HandshakeFailed(Exception):
 
 class ServerDied(HandshakeFailed):
     """The server exited before it had answered."""
+
+
+class DiedOfProbe(ServerDied):
+    """The server had opened a session, and exited when it read `server/discover`."""
 
 
 class EraNotSupported(HandshakeFailed):
@@ -168,7 +175,7 @@ async def _initialize_first(connection: Connection, options: HandshakeOptions) -
     `initialize` first, and is legacy.
     """
     handshake = _send_initialize(connection, options, options.initialize_revision)
-    await asyncio.wait({handshake}, timeout=PROBE_SECONDS_MAX)
+    await asyncio.wait({handshake}, timeout=SILENCE_SECONDS_MAX)
     discovery: asyncio.Future[Answer] | None = None
     if not handshake.done():
         discovery = start_request(
@@ -190,6 +197,9 @@ async def _initialize_first(connection: Connection, options: HandshakeOptions) -
         if peer is not None:
             return peer
     elif discovery is not None:
+        await asyncio.wait({discovery}, timeout=PROBE_SECONDS_MAX)
+        if isinstance(answer, Result) and connection.closed_with is not None:
+            raise DiedOfProbe(connection.closed_with.reason)
         discovery.cancel()  # Some servers never answer it, and would seem to be busy for ever.
     return _peer_from_initialize(answer, options)
 

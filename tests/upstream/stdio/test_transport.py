@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from anyport.protocol.revisions import Era
 from anyport.upstream import handshake
 from anyport.upstream.connection import Connection
 from anyport.upstream.pending_call import BROKEN, Answer, NoAnswer
@@ -208,6 +209,32 @@ def test_a_server_that_dies_of_the_probe_gets_a_fresh_process_and_is_remembered(
 
         assert len(at.spawner.servers) == 3
         assert at.server.heard[0]["method"] == "initialize"
+        return at, transport
+
+    play(scene)
+
+
+def test_a_slow_one_that_dies_of_the_probe_after_its_handshake_is_remembered_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handshake, "SILENCE_SECONDS_MAX", 0.0)
+
+    async def scene() -> tuple[TransportScene, StdioTransport]:
+        def slow(message: Message) -> list[Message]:
+            heard = at.server.heard
+            if message["method"] == "server/discover":
+                soon(lambda: at.server.die(1))
+                return legacy()(heard[0])
+            return legacy()(message) if len(at.spawner.servers) > 1 else []
+
+        at = TransportScene(slow)
+        transport, connection = await opened(at, first_era=Era.LEGACY)
+        assert connection.usable
+        assert len(at.spawner.servers) == 2
+        assert at.quirks.dies_of_probe
+        methods = [[said["method"] for said in server.heard] for server in at.spawner.servers]
+        assert methods[0] == ["initialize", "server/discover"]
+        assert "server/discover" not in methods[1]
         return at, transport
 
     play(scene)

@@ -14,6 +14,7 @@ from anyport.upstream.call_queue import call_slots_of
 from anyport.upstream.connection import Connection, bounds_for
 from anyport.upstream.handshake import (
     AmbiguousEra,
+    DiedOfProbe,
     HandshakeFailed,
     HandshakeOptions,
     ServerDied,
@@ -72,12 +73,13 @@ class StdioTransport:
         connection = await self._spawn()
         try:
             await perform_handshake(connection, replace(self._options, protocol=first_era))
-        except ServerDied:
+        except ServerDied as death:
             if first_era != "auto" or self._stopped is not None:
                 raise
             # What it has died of is left out, or comes last.
             self._always_dies = True
-            second_era = "legacy" if self._options.first_era is Era.MODERN else "auto"
+            was_probed = self._options.first_era is Era.MODERN or isinstance(death, DiedOfProbe)
+            second_era = "legacy" if was_probed else "auto"
         except AmbiguousEra:
             if self._stopped is not None:
                 raise
