@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Coroutine
 from math import inf
 from typing import Any, cast
+from weakref import WeakSet
 
 from anyport.clock import Clock
 from anyport.config.model import ServerConfig
@@ -439,18 +440,46 @@ def offers(*names: str) -> Message:
 
 
 def run(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Play a scene, and see that no task of it is left over."""
+    """Play a scene, and see that no task and no connection of it is left over."""
+    loop = _Loop()
 
     async def play() -> None:
         async with asyncio.timeout(DEADLINE_SECONDS):
             await scene()
-            # A connection that was taken just now is still being made by the loop itself.
-            while any("_accept_connection" in repr(task) for task in asyncio.all_tasks()):
+            # The loop itself may still be making a connection, or closing one.
+            while accepting() or any(each.is_closing() for each in loop.open_transports()):
                 await asyncio.sleep(0)
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left, f"left over: {left}"
+        assert not loop.open_transports()
 
-    asyncio.run(play())
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(play())
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Knows the connections that were made in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._connections_made = WeakSet[asyncio.Transport]()
+
+    def open_transports(self) -> list[asyncio.Transport]:
+        # One that is closed has no socket any more.
+        return [
+            each for each in self._connections_made if each.get_extra_info("socket").fileno() >= 0
+        ]
+
+    def _make_socket_transport(self, *args: Any, **kwargs: Any) -> asyncio.Transport:
+        transport: asyncio.Transport
+        transport = super()._make_socket_transport(*args, **kwargs)  # type: ignore[misc]
+        self._connections_made.add(transport)
+        return transport
+
+
+def accepting() -> bool:
+    """Whether the loop has taken a connection that is not yet made."""
+    return any("_accept_connection" in repr(task) for task in asyncio.all_tasks())
 
 
 async def until(true: Callable[[], bool]) -> None:

@@ -19,6 +19,7 @@ from tests.upstream.fakes import (
     LoopTimerClock,
     Message,
     SupervisedServer,
+    accepting,
     silent,
     until,
 )
@@ -133,10 +134,10 @@ class Web:
     async def close(self) -> None:
         """Stop listening, and cut every connection."""
         self.deaf()
-        for writer in list(self._writers):
-            writer.transport.abort()
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while accepting() or self._tasks:
+            for writer in self._writers:
+                writer.transport.abort()
+            await asyncio.sleep(0)
 
     @property
     def url(self) -> str:
