@@ -206,12 +206,15 @@ class Kept:
         site.there.connections.append(self.connection)
 
     def post(self, message: Message, *more: Field) -> tuple[int, Message]:
-        """Status and answer of a request that is answered in JSON."""
+        """Status and answer of a request, in JSON or, if it took a moment, as an event."""
         fields = [*(self.fields or mirrored(message)), *more]
         sent = [("Content-Type", JSON), ("Accept", ACCEPT), *fields]
         body = json.dumps(message).encode()
         response = ask(self.connection, "POST", self.site.path, body, sent)
-        answer: Message = json.loads(response.read())
+        raw = response.read()
+        if response.headers["Content-Type"] == EVENTS:
+            raw = raw.rpartition(b"data: ")[2]
+        answer: Message = json.loads(raw)
         return response.status, answer
 
 

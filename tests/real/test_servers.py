@@ -50,8 +50,8 @@ def test_every_server_is_met_in_the_era_of_a_legacy_client(house: LineClient) ->
     assert {slug: (one["era"], one["revision"]) for slug, one in backends.items()} == {
         slug: legacy for slug, (_, legacy) in ERAS.items()
     }
-    assert {one["restarts"] for one in backends.values()} == {0}
-    assert {one["last_error"] for one in backends.values()} == {None}
+    failed = {slug: one for slug, one in backends.items() if one["restarts"] or one["last_error"]}
+    assert not failed
     assert {one["noise_lines"] for one in backends.values()} == {0}
     assert min(one["tool_count"] for one in backends.values()) > 0
     # What servers say for other ears, or in answer to the gateway, does not reach the client.

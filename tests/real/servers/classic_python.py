@@ -103,11 +103,11 @@ async def shout(ctx: Context) -> str:
 
 
 @server.tool()
-async def change(ctx: Context) -> str:
+async def change(ctx: Context, tool: str = "") -> str:
     """Add a tool and say so."""
     global changes
     changes += 1
-    server.add_tool(add, name=f"add_{changes}")
+    server.add_tool(add, name=tool or f"add_{changes}")
     await ctx.session.send_tool_list_changed()
     return f"changed {changes}"
 

@@ -106,11 +106,11 @@ async def shout(ctx: Context) -> str:
 
 
 @server.tool()
-async def change(ctx: Context) -> str:
+async def change(ctx: Context, tool: str = "") -> str:
     """Change the note, add a tool, and say so."""
     global changes
     changes += 1
-    server.add_tool(add, name=f"add_{changes}")
+    server.add_tool(add, name=tool or f"add_{changes}")
     await ctx.notify_resource_updated(NOTE)
     await ctx.notify_tools_changed()
     return f"changed {changes}"
