@@ -7,10 +7,9 @@ than the next turn of the loop.
 import asyncio
 import json
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from math import inf
 from typing import Any, cast
-from weakref import WeakSet
 
 from anyport.clock import Clock
 from anyport.config.model import ServerConfig
@@ -441,40 +440,23 @@ def offers(*names: str) -> Message:
 
 def run(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Play a scene, and see that no task and no connection of it is left over."""
-    loop = _Loop()
 
     async def play() -> None:
         async with asyncio.timeout(DEADLINE_SECONDS):
             await scene()
             # The loop itself may still be making a connection, or closing one.
-            while accepting() or any(each.is_closing() for each in loop.open_transports()):
+            while accepting() or open_transports():
                 await asyncio.sleep(0)
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left, f"left over: {left}"
-        assert not loop.open_transports()
 
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(play())
+    asyncio.run(play())
 
 
-class _Loop(asyncio.SelectorEventLoop):
-    """Knows the connections that were made in it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._connections_made = WeakSet[asyncio.Transport]()
-
-    def open_transports(self) -> list[asyncio.Transport]:
-        # One that is closed has no socket any more.
-        return [
-            each for each in self._connections_made if each.get_extra_info("socket").fileno() >= 0
-        ]
-
-    def _make_socket_transport(self, *args: Any, **kwargs: Any) -> asyncio.Transport:
-        transport: asyncio.Transport
-        transport = super()._make_socket_transport(*args, **kwargs)  # type: ignore[misc]
-        self._connections_made.add(transport)
-        return transport
+def open_transports() -> list[asyncio.Transport]:
+    """The connections of the loop that still have a socket."""
+    made: Mapping[int, asyncio.Transport] = asyncio.get_running_loop()._transports  # type: ignore[attr-defined]
+    return [each for each in made.values() if each.get_extra_info("socket").fileno() >= 0]
 
 
 def accepting() -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from anyport.protocol.errors import Situation
 from anyport.upstream.handshake import start_request
+from anyport.upstream.http import legacy_sse
 from anyport.upstream.http.headers import RequestHeads
 from anyport.upstream.http.legacy_sse import LegacySseChannel, SseStream
 from anyport.upstream.http.url import HttpUrl
@@ -241,17 +242,25 @@ def pinged(web: Web) -> int:
     return sum(heard.method == "ping" for heard in web.heard)
 
 
-@pytest.mark.slow
-def test_a_server_that_has_nothing_to_say_is_asked_whether_it_is_there() -> None:
+def test_a_server_that_has_nothing_to_say_is_asked_whether_it_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(legacy_sse, "SILENCE_CHECK_SHARE", 0.001)
+
     async def scene(web: Web, at: Scene) -> None:
         connection = await at.connected()
 
         await until(lambda: pinged(web) >= 2)
 
-        assert at.supervisor.connection is connection
         assert at.broken == []
+        assert at.supervisor.connection is connection
 
-    play(Events(), scene, stream_idle_seconds=6.0)  # A busy machine takes its time, too.
+    play(Events(), scene, stream_idle_seconds=60.0)
+
+
+def test_a_silent_server_is_asked_while_half_of_its_time_is_left() -> None:
+    # What came right after a check is noticed by the next one only.
+    assert 2 * legacy_sse.SILENCE_CHECK_SHARE <= 0.5
 
 
 def test_a_server_that_has_gone_silent_is_given_up_after_its_time() -> None:

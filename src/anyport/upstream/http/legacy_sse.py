@@ -29,9 +29,10 @@ from anyport.upstream.transport import TransportOwner
 from anyport.wire.http1 import ResponseHead
 from anyport.wire.sse import EventSplitter, SseEvent
 
-PING_AFTER_SHARE: Final = 0.5
-"""Share of the idle timeout after which a silent server gets a ping. If the stream timed out, all
-calls would be lost."""
+SILENCE_CHECK_SHARE: Final = 0.25
+"""How often a stream is checked for silence, as a share of the idle timeout. A server that was
+silent from one check to the next gets a ping, which leaves it half of the time to answer. If the
+stream timed out, all calls would be lost."""
 ENDPOINT_BYTES_MAX: Final = 8192
 """For the URL that the server names for messages: it goes with every request."""
 
@@ -140,7 +141,7 @@ class SseStream:
     def renew_body(self) -> None: ...
 
     def on_stream(self, head: ResponseHead) -> None:
-        self._plan_ping()
+        self._plan_check()
 
     def on_stream_data(self, portion: bytes) -> WorkSteps:
         self._received = True
@@ -184,9 +185,9 @@ class SseStream:
     # A silent stream may be that of a server that has nothing to say: send a ping, whose answer
     # keeps it alive.
 
-    def _plan_ping(self) -> None:
+    def _plan_check(self) -> None:
         self._received = False
-        seconds = self._channel.client.timeouts.stream_idle_seconds * PING_AFTER_SHARE
+        seconds = self._channel.client.timeouts.stream_idle_seconds * SILENCE_CHECK_SHARE
         self._timer = self._channel.loop.call_later(seconds, self._ping_if_silent)
 
     def _ping_if_silent(self) -> None:
@@ -194,7 +195,7 @@ class SseStream:
         if not self._received and connection.peer is not None:
             connection.own_requests += 1
             connection.call("ping", None, lambda _: None)
-        self._plan_ping()
+        self._plan_check()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
