@@ -19,13 +19,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.harness import LineClient, gateway, transparent
+from tests.rig.scale import scaled
 
 SERVER: Final = {
     "command": sys.executable,
     "args": [str(Path(__file__).with_name("verbatim_server.py"))],
     "protocol": "legacy",
 }
-EXAMPLES: Final = 150
+EXAMPLES: Final = scaled(60, full=1_000)
+"""Messages that are made up for a test; where it has fewer, a third of them."""
 TOKEN: Final = '"the client\'s token"'
 PLACE: Final = '"$TOKEN"'
 """Where the server is to put the token it got."""

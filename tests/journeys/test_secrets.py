@@ -1,7 +1,8 @@
 """Secrets of every kind, said wherever a client or a server can say something, at every level of
 capture: afterwards none is in a file, an answer about the traffic, a stream or the gateway's talk.
 
-What a tool answers reaches its client untouched; only the record of it is looked at here.
+What a tool answers reaches its client untouched; only the record of it is looked at here. `make
+test` leaves out the level that records least.
 """
 
 import json
@@ -32,7 +33,7 @@ from tests.journeys.scripted_http_server import (
 from tests.journeys.scripts import Scripted, failure, note, result, rule, said, text, tools
 from tests.record.planted_secrets import KINDS
 
-LEVELS: Final = ("off", "shape", "full")
+LEVELS: Final = (pytest.param("off", marks=pytest.mark.exhaustive), "shape", "full")
 PAGE: Final = 1000
 DETAILS: Final = 60
 """Exchanges that the API is asked for one by one; the export has all."""

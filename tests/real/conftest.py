@@ -5,17 +5,25 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from tests.harness import Message, write_config
 from tests.real import rig
 
-LIST_SECONDS = 30
-"""A list waits for the slowest of the servers, however busy the machine is."""
+LIST_SECONDS = 60
+"""A list waits for the slowest of the servers, however busy the machine is: as long as it may."""
+
+
+def chosen(every: Sequence[Any], *some: Any) -> list[ParameterSet]:
+    """All of them, for `parametrize`: some for `make test`, the others for `make test-all`."""
+    assert {*some} <= {*every}
+    return [pytest.param(one, marks=() if one in some else pytest.mark.exhaustive) for one in every]
 
 
 @pytest.fixture(scope="session", autouse=True)

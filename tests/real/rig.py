@@ -77,6 +77,7 @@ RUN_SECONDS_MAX: Final = 300
 LISTENING_SECONDS_MAX: Final = 120
 """A server on a busy machine takes seconds to import what it needs."""
 
+_UTC: Final = ("--local-timezone", "UTC")
 _MODERN: Final = "2026-07-28"
 _CLIENTS: Final[Mapping[str, tuple[str, str]]] = {
     "py1-6": ("py1-6", "legacy"),
@@ -129,7 +130,7 @@ def server(name: str, place: Path | None = None) -> list[str]:
         case "memory":
             return ["env", f"MEMORY_FILE_PATH={place}", *_node_server(name)]
         case "time":
-            return [_python_server(name), "--local-timezone", "UTC"]
+            return [_python_server(name), *_UTC]
         case "git":
             return [_python_server(name), "--repository", str(place)]
         case "fetch":
@@ -234,6 +235,17 @@ def text(observation: Observation) -> str:
     return "\n".join(block["text"] for block in content if block["type"] == "text")
 
 
+def check_progress(client: str, told: Sequence[tuple[float, float]], *, total: int) -> None:
+    """Whether a client saw the progress of a call that counts to a total.
+
+    The last report comes with the answer or just before. Of reports that the TypeScript SDKs read
+    together with the answer, as they do on a busy machine, they drop all.
+    """
+    whole = [(number, total) for number in range(1, total + 1)]
+    assert list(told) == whole[: len(told)]
+    assert client.startswith("ts") or len(told) >= total - 1
+
+
 def missing() -> list[str]:
     """The environments that are not there, or were made from other lock files than these."""
     locks = {HOME / name / "lock.txt": HERE / f"python-{name}.txt" for name in _PYTHONS}
@@ -301,6 +313,11 @@ _ENVIRONMENTS: Final = {
 }
 _PYTHONS: Final = (*_ENVIRONMENTS.values(), "servers", "interaction")
 _PACKAGES: Final = {"ts1-0": "sdk-1-0", "ts1": "@modelcontextprotocol/sdk"}
+
+
+def one_day_time() -> list[str]:
+    """The command line of `time` for sessions that are compared: it knows one date only."""
+    return [_python("servers"), str(HERE / "servers" / "one_day_time.py"), *_UTC]
 
 
 def pushing() -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from tests.cli.running import running
 from tests.harness import write_config
 from tests.real import rig
+from tests.real.conftest import LIST_SECONDS, chosen
 
 pytestmark = pytest.mark.real
 
@@ -40,20 +41,27 @@ def check(seen: Sequence[rig.Observation]) -> None:
     assert (failed["code"], failed["message"]) == (-32050, "canned failure")
 
 
-@pytest.mark.parametrize("client", ["py1", "ts1"])
+CLIENTS = ("py1", "ts1")
+
+
+@pytest.mark.parametrize("client", chosen(CLIENTS, "py1"))
 def test_what_it_does_in_sessions_reaches_a_legacy_client_on_stdio(
     tmp_path: Path, client: str
 ) -> None:
-    config = write_config(tmp_path, {"pushing": rig.pushing()}, gateway={"listSeconds": 30})
+    config = write_config(
+        tmp_path, {"pushing": rig.pushing()}, gateway={"listSeconds": LIST_SECONDS}
+    )
     command = [sys.executable, "-m", "anyport", "stdio", "--config", str(config)]
     check(rig.client(client, STEPS, [*command, "--state-dir", str(tmp_path / "state")]))
 
 
-@pytest.mark.parametrize("client", ["py1", "ts1"])
+@pytest.mark.parametrize("client", chosen(CLIENTS, "ts1"))
 def test_what_it_does_in_sessions_reaches_a_legacy_client_over_http(
     tmp_path: Path, client: str
 ) -> None:
-    config = write_config(tmp_path, {"pushing": rig.pushing()}, gateway={"listSeconds": 30})
+    config = write_config(
+        tmp_path, {"pushing": rig.pushing()}, gateway={"listSeconds": LIST_SECONDS}
+    )
     arguments = ("--config", str(config), "--state-dir", str(tmp_path / "state"))
     with running(*arguments) as gateway:
         check(rig.client(client, STEPS, [f"{gateway.url}/mcp"]))

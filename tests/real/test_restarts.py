@@ -12,6 +12,7 @@ import pytest
 
 from tests.harness import write_config
 from tests.real import rig
+from tests.real.conftest import chosen
 from tests.rig.takeovers import LEGACY, activated, takeovers
 
 pytestmark = pytest.mark.real
@@ -55,13 +56,13 @@ def check(seen: list[rig.Observation]) -> None:
     assert seen[-1]["saw"] == "closed"
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", chosen(CLIENTS, "py1", "ts2-legacy"))
 def test_a_client_whose_gateway_is_replaced_goes_on(client: str, tmp_path: Path) -> None:
     with takeovers(tmp_path, {"s": LEGACY}) as running:
         check(visit(client, running.port, running.upgrade))
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", chosen(CLIENTS, "py2-legacy", "ts1"))
 def test_a_client_whose_gateway_dies_goes_on_with_the_next(client: str, tmp_path: Path) -> None:
     with kept(tmp_path) as (port, restart):
         check(visit(client, port, restart))

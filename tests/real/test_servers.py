@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import MODERN_META, LineClient, Message, gateway, read_events
+from tests.journeys.scripts import eventually
 from tests.real import rig
 from tests.real.conftest import LIST_SECONDS
 
@@ -271,11 +272,8 @@ def _answer_roots(client: LineClient, root: Path) -> None:
 
 
 def _wait_text(client: LineClient, tool: str, wanted: str) -> None:
-    """Call until the answer tells what is wanted; the harness bounds every single wait."""
-    for _ in range(1000):
-        if wanted in _text(client.call(tool)):
-            return
-    raise AssertionError(f"{tool} never told {wanted}")
+    """Call until the answer tells what is wanted."""
+    eventually(lambda: wanted in _text(client.call(tool)), f"{tool} tells {wanted}")
 
 
 def _is_alive(pid: int) -> bool:

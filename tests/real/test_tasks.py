@@ -2,6 +2,9 @@
 
 The TypeScript SDK 1.x and the Python SDK 1.x have the tasks of 2025-11-25, on either side. The
 SDKs 2.x have none: to their clients a tool that must be a task is a tool like any other.
+
+A gateway is started by its client, or there already. `make test` has every client with tasks at
+either, every one without at one of them, and all kinds of tasks at both; `make test-all` has all.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import pytest
 
 from tests.cli.running import running
 from tests.harness import DEMO, Message, write_config
+from tests.pairwise import pairwise
 from tests.real import rig
 from tests.real.conftest import LIST_SECONDS
 
@@ -48,22 +52,20 @@ def servers() -> Message:
     }
 
 
-@pytest.fixture(scope="module", params=["stdio", "http"])
-def target(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[list[str]]:
-    """A gateway with all of them, started by the client or there already."""
+WAYS = ("stdio", "http")
+
+
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[str]]]:
+    """Gateways with all of them: one that the client starts, and one that is there already."""
     path: Path = tmp_path_factory.mktemp("tasks")
     config = write_config(path, servers(), gateway={"listSeconds": LIST_SECONDS})
     options = ["--config", str(config), "--state-dir", str(path / "state")]
     # Whoever opens a session is told what servers offer that have been seen before.
     started = [sys.executable, "-m", "anyport", "stdio", *options]
     rig.client("py2-legacy", [{"do": "list", "what": "tools"}], started)
-    if request.param == "stdio":
-        yield started
-    else:
-        with running(*options) as gateway:
-            yield [f"{gateway.url}/mcp"]
+    with running(*options) as gateway:
+        yield {"stdio": started, "http": [f"{gateway.url}/mcp"]}
 
 
 def visit(client: str, steps: list[Message], target: list[str]) -> dict[str, Any]:
@@ -77,13 +79,12 @@ def visit(client: str, steps: list[Message], target: list[str]) -> dict[str, Any
     return saw
 
 
-@pytest.mark.parametrize("kind", list(TASKS))
-@pytest.mark.parametrize("client", list(CLIENTS))
+@pytest.mark.parametrize(("way", "client", "kind"), pairwise(WAYS, [*CLIENTS], [*TASKS]))
 def test_a_client_with_tasks_sees_one_through_and_cancels_another(
-    target: list[str], client: str, kind: str
+    targets: dict[str, list[str]], way: str, client: str, kind: str
 ) -> None:
     step = TASKS[kind]
-    saw = visit(client, [step, step], target)
+    saw = visit(client, [step, step], targets[way])
 
     assert saw["declared"] == {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
     assert saw["supports"]["everything__simulate-research-query"] == "required"
@@ -101,22 +102,43 @@ def test_a_client_with_tasks_sees_one_through_and_cancels_another(
     assert listed[saw["cancelled"]["taskId"]] == "cancelled"
 
 
-@pytest.mark.parametrize("kind", list(TASKS))
-@pytest.mark.parametrize("client", ["py2-modern", "py2-legacy", "ts2-modern", "ts1-0", "py1-12"])
+WITHOUT = {
+    "py2-modern": "stdio",
+    "py2-legacy": "http",
+    "ts2-modern": "http",
+    "ts1-0": "http",
+    "py1-12": "stdio",
+}
+"""Clients without tasks, and where `make test` sends them."""
+
+
+@pytest.mark.parametrize(
+    ("way", "client"),
+    [
+        pytest.param(way, client, marks=() if way == usual else pytest.mark.exhaustive)
+        for way in WAYS
+        for client, usual in WITHOUT.items()
+    ],
+)
 def test_a_client_without_tasks_calls_a_tool_that_must_be_one(
-    target: list[str], client: str, kind: str
+    targets: dict[str, list[str]], way: str, client: str
 ) -> None:
-    if client == "ts1-0" and target[0].startswith("http://"):
+    target = targets[way]
+    if (way, client) == ("http", "ts1-0"):
         target = [f"{target[0]}/default/sse"]
-    step = TASKS[kind]
-    steps = [{"do": "call", "name": step["tool"], "arguments": step["arguments"]}]
+    steps = [
+        {"do": "call", "name": step["tool"], "arguments": step["arguments"]}
+        for step in TASKS.values()
+    ]
     saw = rig.client(client, steps, target)
 
-    (result,) = rig.of(saw, "result")
-    asked = [each["method"] for each in rig.of(saw, "asked") if each["method"] != "roots/list"]
-    # The oldest have no word for a question to a person.
-    if client == "ts1-0":
-        assert asked == []
-    else:
-        assert asked == ["elicitation/create"]
-        assert ANSWERS[kind] in rig.text(result)
+    for step, kind in enumerate(TASKS):
+        (result,) = rig.of(saw, "result", step)
+        asked = [each["method"] for each in rig.of(saw, "asked", step)]
+        questions = [method for method in asked if method != "roots/list"]
+        # The oldest have no word for a question to a person.
+        if client == "ts1-0":
+            assert questions == []
+        else:
+            assert questions == ["elicitation/create"]
+            assert ANSWERS[kind] in rig.text(result)

@@ -12,6 +12,7 @@ from tests.journeys.clients import ModernClient, SessionClient, names
 from tests.journeys.http_gateway import serving
 from tests.journeys.scripts import eventually, said
 from tests.real import rig
+from tests.real.conftest import LIST_SECONDS
 from tests.rig.toxic_proxy import deserted
 
 pytestmark = pytest.mark.real
@@ -71,7 +72,7 @@ def test_a_tool_that_one_sessions_process_got_is_that_sessions_alone(
 ) -> None:
     command, *args = [*GROWING, "stdio", "first"]
     entry: Message = {"command": command, "args": args, "protocol": protocol}
-    with serving(tmp_path, {"s": entry}, gateway={"listSeconds": 30}) as site:
+    with serving(tmp_path, {"s": entry}, gateway={"listSeconds": LIST_SECONDS}) as site:
         one, two = (SessionClient(site, capabilities={"elicitation": {}}) for _ in range(2))
         for session, name in ((one, "of_one"), (two, "of_two")):
             assert said(session.call("s__grow", {"name": name})) == f"added {name}"

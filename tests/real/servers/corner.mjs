@@ -6,8 +6,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 // The TypeScript clients lose progress that comes in one read with the answer.
 const PAUSE_MILLISECONDS = 50
-// Over HTTP a cancellation may be overtaken by the question what became of the call.
-const PATIENCE_MILLISECONDS = 20_000
+// Over HTTP a cancellation may be overtaken by the question what became of the call. The TypeScript
+// SDKs wait a minute for the answer to that.
+const PATIENCE_MILLISECONDS = 50_000
 const PIXEL = 'iVBORw0KGgo='
 const NUMBERS = { a: { type: 'integer' }, b: { type: 'integer' } }
 

@@ -17,8 +17,9 @@ from pydantic import AnyUrl, BaseModel
 
 PAUSE_SECONDS = 0.05
 """The TypeScript clients lose progress that comes in one read with the answer."""
-PATIENCE_SECONDS = 20
-"""Over HTTP a cancellation may be overtaken by the question what became of the call."""
+PATIENCE_SECONDS = 50
+"""Over HTTP a cancellation may be overtaken by the question what became of the call. The TypeScript
+SDKs wait a minute for the answer to that."""
 PIXEL = "iVBORw0KGgo="
 
 name, transport, *ports = sys.argv[1:]
