@@ -37,6 +37,8 @@ class Scene:
         self.server.offer(OfferKind.RESOURCES, "x:1", "x:2")
         self.profile = profile_of(self.server, **config)
         self.open: list[Exchange] = []
+        self.looks = 0
+        """How often the open calls were looked through."""
         self.parked: Call | None = None
         calls = SimpleNamespace(
             exchanges_at=self.working_on, find_parked_by_owner=lambda owner: self.parked
@@ -47,6 +49,7 @@ class Scene:
         self.notifications.on_session_opened(self.two)
 
     def working_on(self, _: Server, of: PendingCall | None = None) -> list[Exchange]:
+        self.looks += 1
         return self.open if of is None else [self.open[of.number]]
 
     def listen(self, *flags: str, uris: frozenset[str] = frozenset()) -> Asked:
@@ -219,6 +222,16 @@ def test_a_log_names_its_server_and_over_a_shared_connection_reaches_everyone() 
 
     for session in (scene.one, scene.two):
         assert [params["logger"] for _, params in session.notified] == ["s/db", "s"]
+
+
+def test_the_open_calls_are_looked_through_once_for_a_log_however_many_sessions_there_are() -> None:
+    scene = Scene()
+    for number in range(20):
+        scene.notifications.on_session_opened(FakeSession(f"session {number}"))
+
+    scene.say("notifications/message", level="info", data=1)
+
+    assert scene.looks == 1
 
 
 def test_a_log_that_may_be_about_somebody_elses_call_reaches_nobody() -> None:

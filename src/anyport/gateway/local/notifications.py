@@ -363,7 +363,7 @@ class Notifications:
                 return True
         if params is not None:
             params = meta.edit_meta(params, {meta.SUBSCRIPTION_ID: None})
-        for session in self._recipients(server, key):
+        for session in self._recipients(server, key, exchanges):
             if self._passes(session.profile, session.capabilities, server):
                 session.notify(method, params)
         return False
@@ -391,7 +391,9 @@ class Notifications:
                 exchange.emit(Log(renamed, params))
                 return True
             return False  # It belongs to this call, and to no other client.
-        is_in_exchange, recipients = False, self._recipients(server, key)
+        # Once for all sessions: a busy server has hundreds of open calls.
+        exchanges = self._exchanges_over(server, key)
+        is_in_exchange, recipients = False, self._recipients(server, key, exchanges)
         logs: dict[str, Log] = {}
         for session in recipients:
             if self._has_own_server(server, session) or _session_wants_log(
@@ -400,25 +402,32 @@ class Notifications:
                 profile = session.profile
                 if profile not in logs:
                     logs[profile] = Log(self._with_logger(profile, server.slug, params), params)
-                is_in_exchange |= self._log_to_session(session, server, key, logs[profile])
-        return self._log_to_call(server, key, rank, params, recipients) or is_in_exchange
+                own = exchanges if key.owner == session.id else ()
+                is_in_exchange |= self._log_to_session(session, own, logs[profile])
+        if self._log_to_call(server, key, rank, params, exchanges, recipients):
+            return True
+        return is_in_exchange
 
-    def _log_to_session(self, session: Session, server: Server, key: LeaseKey, log: Log) -> bool:
+    def _log_to_session(self, session: Session, exchanges: Sequence[Exchange], log: Log) -> bool:
         """Over a session's own connection a log belongs to its call, if only one is open.
 
         What is sent outside a response stream "SHOULD be unrelated to any concurrently-running
         JSON-RPC request" (MCP 2025-06-18, transports): a log of a call goes with its answer.
         """
-        exchanges = (e for e in self._calls.exchanges_at(server) if e.caller.session is session)
-        calls = list(exchanges) if key.owner == session.id else []
-        if len(calls) != 1:
+        if len(exchanges) != 1:
             session.notify("notifications/message", log.params)
             return False
-        calls[0].emit(log)
+        exchanges[0].emit(log)
         return True
 
     def _log_to_call(
-        self, server: Server, key: LeaseKey, rank: int, params: bytes, recipients: Sequence[Session]
+        self,
+        server: Server,
+        key: LeaseKey,
+        rank: int,
+        params: bytes,
+        exchanges: Sequence[Exchange],
+        recipients: Sequence[Session],
     ) -> bool:
         """Send a log with the only open call on a connection.
 
@@ -426,7 +435,6 @@ class Notifications:
         does not use its session's connection. A legacy server does not say which call a log belongs
         to: if several are open on the connection, none of them gets it.
         """
-        exchanges = self._exchanges_over(server, key)
         parked = None if exchanges else self._calls.find_parked_by_owner(key.owner)
         if parked is not None:
             exchanges = [parked.exchange]
@@ -471,7 +479,10 @@ class Notifications:
                     renamed = _with_uri(params, native, uri)
                     stream.send("notifications/resources/updated", renamed)
 
-    def _recipients(self, server: Server, key: LeaseKey) -> list[Session]:
+    def _recipients(
+        self, server: Server, key: LeaseKey, exchanges: Sequence[Exchange]
+    ) -> list[Session]:
+        """The sessions that get what belongs to no call, beside these open ones."""
         owner = self.sessions.get(key.owner)
         if owner is not None:
             return [owner]
@@ -482,7 +493,7 @@ class Notifications:
         ]
         # The log may be about any of these calls. Principals must not see each other's.
         principals = {session.principal for session in recipients}
-        principals |= {exchange.caller.principal for exchange in self._exchanges_over(server, key)}
+        principals |= {exchange.caller.principal for exchange in exchanges}
         return recipients if len(principals) <= 1 else []
 
     def _exchanges_over(self, server: Server, key: LeaseKey) -> list[Exchange]:
