@@ -16,7 +16,7 @@ from tests.reliability.conftest import Watch
 from tests.rig.client import key_of
 from tests.rig.hostile_server import BROKEN_TEXT, LONG_INSTRUCTIONS, MISDELIVERED, filling
 from tests.rig.probe import HOSTILE, MIB, Probe, answered_before, eventually, text_of
-from tests.rig.scale import scaled
+from tests.rig.scale import measured, scaled
 
 IN_FLIGHT: Final = 100
 BANNERS: Final = 1_000
@@ -285,6 +285,7 @@ def test_a_storm_of_list_changes_is_calmed(watch: Watch) -> None:
         lists = json.loads(text_of(client.call("bad__report")))["lists"] - lists
         assert 1 <= lists <= seconds / RELIST_SECONDS_MIN + 2
         assert len(client.told) - told <= lists
+        measured(share=round(spent / seconds, 3), lists=lists)
         assert spent < seconds / 2, "more than half of a processor"
         eventually(lambda: not _tools_named(probe, "bad__fresh"), "the list is what it was before")
 

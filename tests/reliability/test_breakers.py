@@ -41,13 +41,15 @@ from tests.rig.toxic_proxy import ToxicProxy
 pytestmark = pytest.mark.slow
 
 OPEN_SECONDS: Final = scaled(3.0, full=30.0)
-TIMEOUT_SECONDS: Final = scaled(1.0, full=10.0)
+TIMEOUT_SECONDS: Final = scaled(2.0, full=10.0)
 CALLS_PER_SECOND: Final = 50
-AT_ONCE_MS_MAX: Final = scaled(100.0, full=10.0)
-"""For a call that is turned away. In full: 10 ms."""
-BACK_SECONDS_MAX: Final = scaled(10.0, full=5.0)
+AT_ONCE_MS_MAX: Final = 10.0
+"""In full, for a call that is turned away. On every commit: it was never brought to the server."""
+BACK_SECONDS_MAX: Final = scaled(30.0, full=5.0)
 """From half-open to the first success. In full: 5 s."""
-STILL_SECONDS: Final = scaled(1.0, full=10.0)
+STILL_SECONDS: Final = scaled(2.0, full=10.0)
+PATIENCE_SECONDS: Final = 2
+"""That a server asks for."""
 STORM_SECONDS: Final = scaled(3.0, full=120.0)
 STORM_CALLERS: Final = scaled(8, full=50)
 STORM_SERVERS: Final = 3
@@ -138,12 +140,14 @@ def test_a_server_that_stands_still_is_left_alone_and_taken_back_at_no_clients_c
     calls = [event for event in read_events(state) if event["event_type"] == "gateway.tool_call"]
     ends = [call for call in calls if call["status"] in ("timeout", "failure")]
     times = [call["duration_ms"] for call in ends if call["status"] == "timeout"]
-    turned = [call["duration_ms"] for call in ends if EJECTED in call["error_message"]]
+    ejected = [call for call in ends if EJECTED in call["error_message"]]
+    turned = [call["duration_ms"] for call in ejected]
     assert len(times) >= circuit_breaker.FAILURES_MAX
     assert min(times) >= 900 * TIMEOUT_SECONDS
     assert not FULL or max(times) <= 1100 * TIMEOUT_SECONDS
     assert turned
-    assert max(turned) <= AT_ONCE_MS_MAX
+    assert not [call for call in ejected if "server_ms" in call["metadata"]]
+    assert not FULL or max(turned) <= AT_ONCE_MS_MAX
     measured(timeout_ms_max=max(times), turned_away_ms_max=max(turned))
 
 
@@ -273,7 +277,7 @@ def test_a_rate_limit_is_honoured_and_does_not_eject(serve: Serve) -> None:
 
     def limit(heard: ReceivedRequest, back: Reply) -> None:
         if limited.is_set():
-            back.whole(429, b'{"error":"slow down"}', Retry_After="2")
+            back.whole(429, b'{"error":"slow down"}', Retry_After=f"{PATIENCE_SECONDS}")
         else:
             fine(nothing_else)(heard, back)
 
@@ -289,14 +293,15 @@ def test_a_rate_limit_is_honoured_and_does_not_eject(serve: Serve) -> None:
         limited.clear()
 
         assert all("busy" in words for words in ends)
-        assert len(web.of("tools/call")) == 1, "nobody else was sent there"
+        periods = 1 + int((time.monotonic() - began) / PATIENCE_SECONDS)
+        assert len(web.of("tools/call")) <= periods, "nobody else was sent there meanwhile"
 
         def good() -> bool:
             there.calls_owed += 1
             return outcome(visitor.call("far__fine", text=GOOD)) == GOOD
 
         eventually(good, "it is asked again")
-        assert time.monotonic() - began >= 2.0
+        assert time.monotonic() - began >= PATIENCE_SECONDS
         visitor.close()
 
 

@@ -17,7 +17,7 @@ from tests.rig.raw_http_client import Fields, RawConnection, RawHttpClient, mode
 
 READS: Final = 10_000
 HOUR_MS: Final = 3_600_000
-MOMENT_MS: Final = 20
+MOMENT_MS: Final = 200
 PEOPLE: Final = tuple(f"reader-{number}" for number in range(8))
 TOKENS: Final = {name: f"{name}-4f1b9c0d2e7a8653" for name in PEOPLE}
 RESOURCES: Final = {

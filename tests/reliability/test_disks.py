@@ -18,7 +18,7 @@ from tests.reliability.conftest import Serve
 from tests.rig.faulty_disk import ALL, SYNCS, FaultyDisk
 from tests.rig.raw_http_client import RawConnection, RawHttpClient, head
 from tests.rig.recorded import calls_of, monitoring, noted, recovered
-from tests.rig.scale import scaled
+from tests.rig.scale import FULL, scaled
 from tests.rig.small_servers import MINIMAL, python, text_of
 
 pytestmark = pytest.mark.slow
@@ -28,10 +28,11 @@ BURST: Final = 90 * BATCH  # More than there is room for in memory while the dis
 RECOVERY_SECONDS_MAX: Final = scaled(60.0, full=5.0)
 OUTAGE_CALLS: Final = 20
 SLOW_SECONDS: Final = 0.3
+SLOW_WRITES: Final = 10
 STALL_SECONDS_MAX: Final = 0.15
-QUANTILE: Final = scaled(0.5, full=0.99)
-"""So many of the answers come as fast; the slowest wait for a busy machine."""
-HUNG_SECONDS: Final = 8.0
+"""In full: for 99 of 100 answers that need no record."""
+HUNG_SECONDS: Final = 2 * WAIT_SECONDS
+"""Longer than anybody here waits for an answer."""
 
 COUNTING: Final = (
     MINIMAL
@@ -167,21 +168,23 @@ def test_a_disk_that_takes_nothing_at_all_costs_no_call(tmp_path: Path, shim: Fa
 
 
 def test_on_a_slow_disk_only_answers_to_calls_wait(serve: Serve, shim: FaultyDisk) -> None:
-    """The first slow write is waited for by all; then none is. What needs no record goes on."""
+    """The first slow write is waited for by all; then none is: another thread than the loop's has
+    them. What needs no record goes on."""
     with serve({}) as there, shim.disk(seconds=SLOW_SECONDS, where="/events/"):
         with closing(RawHttpClient(there.port)) as visitor:
             text_of(visitor.call("neighbour__echo", text="the first"))
             text_of(visitor.call("neighbour__echo", text="the second"))
             assert there.status()["gateway"]["event_monitoring"]["slow"] is True
+            before = len(shim.spoilt)
             took: list[float] = []
-            until = time.monotonic() + 10 * SLOW_SECONDS
-            while time.monotonic() < until:
+            while len(shim.spoilt) < before + SLOW_WRITES:
                 began = time.monotonic()
                 with RawConnection(there.port) as wire:
                     assert wire.ask(head("GET", "/healthz", {})).status == 200
                 took.append(time.monotonic() - began)
-            took.sort()
-            assert took[int(len(took) * QUANTILE)] < STALL_SECONDS_MAX
+            assert {thread for _, thread in shim.spoilt[before:]} == {"other"}
+            if FULL:
+                assert sorted(took)[int(len(took) * 0.99)] < STALL_SECONDS_MAX
         there.calls_owed += 2
 
 
@@ -192,10 +195,8 @@ def test_nobody_waits_for_a_disk_that_hangs(tmp_path: Path, shim: FaultyDisk) ->
         with shim.disk(seconds=SLOW_SECONDS, where="/events/"):
             text_of(client.call("demo__echo", {"text": "slow"}))
         with shim.disk(seconds=HUNG_SECONDS, where="/events/"):
-            began = time.monotonic()
             for number in range(OUTAGE_CALLS):
                 assert text_of(client.call("demo__echo", {"text": f"{number}"})) == f"{number}"
-            assert time.monotonic() - began < HUNG_SECONDS
             assert "has not answered for 1 s" in monitoring(client)["last_error"]
         recovered(client)
         assert monitoring(client)["lost"] == 0

@@ -27,7 +27,7 @@ from tests.rig.scale import scaled
 pytestmark = pytest.mark.slow
 
 SLOW_CALLS: Final = 3  # Of each sort.
-SLOW_SECONDS: Final = scaled(2.5, full=10.0)
+SLOW_SECONDS: Final = scaled(4.0, full=10.0)
 BUSY_CLIENTS: Final = 4
 SUBSCRIPTIONS: Final = scaled(10, full=50)
 STREAMS: Final = 5
@@ -121,12 +121,6 @@ def test_a_gateway_that_is_asked_to_stop_lets_nobody_down(tmp_path: Path) -> Non
         config = write_config(tmp_path, {"pipe": DEMO, "web": {"url": url}})
         there = stack.enter_context(running("--config", str(config), "--state-dir", str(state)))
         port = int(there.url.rsplit(":", 1)[1].split("/")[0])
-        slow = [
-            Slow(port, f"{server}__slow", enveloped=enveloped)
-            for server in ("pipe", "web")
-            for enveloped in (True, False)
-            for _ in range(SLOW_CALLS)
-        ]
         subscriptions = [subscription(port) for _ in range(SUBSCRIPTIONS)]
         visitors = [RawHttpClient(port) for _ in range(STREAMS)]
         streams = [visitor.open_stream() for visitor in visitors]
@@ -136,6 +130,13 @@ def test_a_gateway_that_is_asked_to_stop_lets_nobody_down(tmp_path: Path) -> Non
         eventually(lambda: all(each.answered > 3 for each in busy), "all are at work")
         children = descendants(there.process.pid)
         assert children
+        # Last of all: they are to be open when the gateway is asked to stop.
+        slow = [
+            Slow(port, f"{server}__slow", enveloped=enveloped)
+            for server in ("pipe", "web")
+            for enveloped in (True, False)
+            for _ in range(SLOW_CALLS)
+        ]
 
         there.process.send_signal(signal.SIGTERM)
         there.wait_draining()

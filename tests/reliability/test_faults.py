@@ -36,6 +36,8 @@ from tests.upstream.processes import marked, new_mark
 
 CALLS_IN_FLIGHT: Final = 1000
 SERVERS: Final = 20
+LATER_LISTS: Final = 4
+"""A busy machine may be late with one of them by chance, but not with each."""
 FAMILIES: Final = 10
 GATEWAY_KILLS: Final = scaled(3, full=100)
 RESTARTS: Final = scaled(15, full=1_000)
@@ -257,9 +259,12 @@ def test_a_server_that_hangs_on_its_list_delays_one_list_once(tmp_path: Path) ->
         assert waited <= LIST_SECONDS_MAX
         measured(servers=SERVERS, first_list_seconds=waited)
         wait_for_tools(client, {f"{name}__echo" for name in servers})
-        began = time.monotonic()
-        assert tool_names(client) == {f"{name}__echo" for name in servers}
-        assert time.monotonic() - began < waited / 2, "a later list waited as well"
+        later = []
+        for _ in range(LATER_LISTS):
+            began = time.monotonic()
+            assert tool_names(client) == {f"{name}__echo" for name in servers}
+            later.append(time.monotonic() - began)
+        assert min(later) < waited / 2, "later lists waited as well"
 
         report = status(client)["backends"]
         assert report["hanging"]["tool_count"] == 0

@@ -116,8 +116,8 @@ def test_every_call_over_a_bad_link_ends_with_its_answer_or_the_right_reason(
         far = {"url": link.url, "timeout": 60, "breaker": False}
         with serve({"far": far, "hurried": {**far, "timeout": 1}}) as there:
             there.growth_bytes_max = LEFT_BYTES_MAX
-            for slug in ("far", "hurried"):
-                assert outcomes(there, CALLERS, slug) == {GOOD}
+            for slug in ("far", "hurried"):  # The first calls wait for a server that starts.
+                eventually(lambda: outcomes(there, CALLERS, slug) == {GOOD}, slug)  # noqa: B023
             for name, (poison, allowed) in POISONS.items():
                 slug = "hurried" if TIMED_OUT in allowed else "far"
                 link.poison = poison

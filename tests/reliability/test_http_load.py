@@ -40,7 +40,7 @@ pytestmark = pytest.mark.slow
 SLOW_CLIENTS: Final = scaled(40, full=2_000)  # Of each kind.
 DEAF_CLIENTS: Final = scaled(10, full=50)
 DEAF_BYTES: Final = scaled(12, full=100) * MIB  # For each.
-SAID_SECONDS_MAX: Final = scaled(WAIT_SECONDS, full=600.0)
+SAID_SECONDS_MAX: Final = scaled(300.0, full=600.0)
 DEAF_GROWTH_BYTES_MAX: Final = 80 * MIB
 FILES_MAX: Final = scaled(160, full=256)
 CROWD: Final = scaled(400, full=2_000)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.rig.fault_injection import FAULTS
 from tests.rig.long_run import Plan, run
+from tests.rig.scale import measured
 
 pytestmark = pytest.mark.slow
 
@@ -19,14 +20,17 @@ PLAN: Final = Plan(
     calls_per_second=100,
     fault_seconds=FAULT_SECONDS,
     warm_seconds=3,
-    # Others use this machine, too: only a standstill takes as long as this.
-    p99_seconds_max=3.0,
+    # Others use this machine, too: it may have less time than the load takes, and only a standstill
+    # takes as long as this.
+    p99_seconds_max=30.0,
+    open_calls_max=16,
 )
 
 
 def test_whatever_happens_every_call_is_answered_and_no_neighbour_suffers(tmp_path: Path) -> None:
     outcome = run(PLAN, tmp_path)
 
+    measured(calls=outcome.calls, p99_ms=round(1e3 * outcome.account.percentile(0.99)))
     assert outcome.account.violations == []
     assert not outcome.own_faults
     assert outcome.verdicts() == dict.fromkeys(outcome.verdicts(), True)

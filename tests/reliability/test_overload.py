@@ -6,8 +6,8 @@ import re
 import resource
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from tests.harness import DEMO, LEGACY_DEMO, Message
 from tests.journeys.http_gateway import serving
 from tests.reliability.conftest import Serve, Watch
 from tests.rig.concurrent_clients import HttpLine
+from tests.rig.http_probe import HttpProbe
 from tests.rig.probe import eventually, memory, peak, text_of
 from tests.rig.raw_http_client import (
     STREAM,
@@ -34,6 +35,7 @@ from tests.rig.raw_http_client import (
     tool_call,
 )
 from tests.rig.scale import measured, scaled
+from tests.rig.small_servers import GatedServer
 
 pytestmark = pytest.mark.slow
 
@@ -45,8 +47,14 @@ LOAD_SECONDS: Final = scaled(2.0, full=300.0)
 YARDSTICK_SECONDS: Final = scaled(2.0, full=60.0)
 """For what it is compared with."""
 EXCESS: Final = 5
+TAKEN: Final = 2 * PLACES
+"""Calls that are worked on, and as many again that wait."""
 HOG_CALLS: Final = 500
 POLITE_CLIENTS: Final = 20
+HOG: Final = "hog"
+"""Whose calls the hog's are."""
+POLITE_CALLS: Final = 3
+"""Of each, all at once: that many rounds, in each of which everybody has one turn."""
 GOODPUT_MIN: Final = scaled(0.4, full=0.9)
 """Of the peak. What collapses under load falls to nearly nothing."""
 SLOWER_MAX: Final = 3.0
@@ -105,6 +113,16 @@ class Tale:
         return "result" in self.message and not self.message["result"].get("isError")
 
 
+async def told(line: HttpLine, raw: bytes) -> Tale:
+    """Make a call, and wait for what becomes of it."""
+    began = time.monotonic()
+    status, fields = await line.ask(raw)
+    body = await line.body(fields)
+    whole = fields["content-type"] != STREAM
+    message = json.loads(body) if whole else [*in_events(body.splitlines())][-1]
+    return Tale(time.monotonic() - began, status, fields, message)
+
+
 async def crowd(port: int, raws: Sequence[bytes], seconds: float, every: float = 0.0) -> list[Tale]:
     """A connection for each request, on which it is made again and again.
 
@@ -118,12 +136,7 @@ async def crowd(port: int, raws: Sequence[bytes], seconds: float, every: float =
         with closing(line):
             await asyncio.sleep(every * at)
             while time.monotonic() < over:
-                began = time.monotonic()
-                status, fields = await line.ask(raw)
-                body = await line.body(fields)
-                whole = fields["content-type"] != STREAM
-                message = json.loads(body) if whole else [*in_events(body.splitlines())][-1]
-                tale = Tale(time.monotonic() - began, status, fields, message)
+                tale = await told(line, raw)
                 tales.append(tale)
                 await asyncio.sleep(max(0.0, every - tale.seconds))
         await asyncio.sleep(0)  # Its socket is closed in the next turn of the loop.
@@ -155,21 +168,96 @@ def works(port: int, raw: bytes) -> bool:
     return any(each.good for each in load(port, [raw], 0.01))
 
 
+class Calls:
+    """Calls that are all made at once, each on a connection of its own; a block of them."""
+
+    def __init__(self, port: int, raws: Sequence[bytes]) -> None:
+        self.tales: list[Tale] = []
+        """Of those that were answered so far."""
+        self._port = port
+        self._raws = raws
+        self._group = asyncio.TaskGroup()
+
+    async def __aenter__(self) -> "Calls":
+        await self._group.__aenter__()
+        for raw in self._raws:
+            self._group.create_task(self._call(raw))
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._group.__aexit__(*error)
+
+    async def _call(self, raw: bytes) -> None:
+        line = await HttpLine.open(self._port)
+        with closing(line):
+            self.tales.append(await told(line, raw))
+
+
+def waiting(there: HttpProbe) -> int:
+    """How many calls wait for a place at the busy server."""
+    page = there.page("/metrics").decode()
+    found = re.search(r'^anyport_server_waiting_calls{server="busy"} (.+)$', page, re.M)
+    return int(float(found[1])) if found else 0
+
+
 @pytest.mark.parametrize("limit", ["server", "client"])
 def test_five_times_too_much_is_refused_at_once_and_the_rest_is_done_as_ever(
-    serve: Serve, limit: str
+    serve: Serve, tmp_path: Path, limit: str
 ) -> None:
+    """At once: who is refused knows it before anybody else is answered."""
+    server = GatedServer(tmp_path)
+    busy: Message = {**server.entry, "callsMax": PLACES}
+    if limit == "server":
+        busy["queueMax"] = PLACES
+    gateway: Message = {"tokens": {"crowd": "crowd-token"}}
+    if limit == "client":
+        gateway["clientCallsMax"] = TAKEN
+    call = tool_call("busy__work", {"whose": "crowd"})
+    raw = modern(call, {"Authorization": "Bearer crowd-token"})
+    with serve({"busy": busy}, tokens=True, gateway=gateway) as there:
+        server.open_gate()
+        eventually(lambda: works(there.port, raw), "the server works")
+        server.close_gate()
+
+        async def scene() -> list[Tale]:
+            async with Calls(there.port, [raw] * EXCESS * TAKEN) as calls:
+                excess = (EXCESS - 1) * TAKEN
+                await asyncio.to_thread(
+                    eventually, lambda: len(calls.tales) >= excess, "the excess is refused"
+                )
+                assert not any(tale.good for tale in calls.tales)
+                server.open_gate()
+            return calls.tales
+
+        tales = asyncio.run(scene())
+
+        assert sum(tale.good for tale in tales) == len(server.begun) == TAKEN
+        refused = [tale for tale in tales if not tale.good]
+        for tale in refused:
+            assert 1 <= int(tale.fields["retry-after"]) <= 5
+            assert tale.status == (200 if limit == "server" else 429)
+        eventually(lambda: works(there.port, raw), "there is room again")
+        why = "server" if limit == "server" else "client-calls"
+        counted = f'anyport_refused_total{{why="{why}"}} {float(len(refused))}'
+        assert counted.encode() in there.page("/metrics")
+        there.calls_owed += len(tales)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("limit", ["server", "client"])
+def test_five_times_too_much_takes_nothing_from_what_is_done(serve: Serve, limit: str) -> None:
+    """A measurement: it needs a machine that does nothing else meanwhile."""
     busy: Message = {**BUSY, **({"queueMax": PLACES} if limit == "server" else {})}
     gateway: Message = {"tokens": {"crowd": "crowd-token"}}
     if limit == "client":
-        gateway["clientCallsMax"] = 2 * PLACES
+        gateway["clientCallsMax"] = TAKEN
     raw = modern(tool_call("busy__slow", WORK), {"Authorization": "Bearer crowd-token"})
     with serve({"busy": busy}, tokens=True, gateway=gateway) as there:
         eventually(lambda: works(there.port, raw), "the server works")
         alone = load(there.port, [raw], YARDSTICK_SECONDS)
         peak = load(there.port, [raw] * PLACES, YARDSTICK_SECONDS)
 
-        crowded = [raw] * EXCESS * 2 * PLACES
+        crowded = [raw] * EXCESS * TAKEN
         tales = load(there.port, crowded, LOAD_SECONDS, 2 * WORK_SECONDS)
 
         good = [tale for tale in tales if tale.good]
@@ -177,62 +265,105 @@ def test_five_times_too_much_is_refused_at_once_and_the_rest_is_done_as_ever(
         assert len(refused) > len(good)
         goodput = len(good) / len(peak) * YARDSTICK_SECONDS / LOAD_SECONDS
         assert goodput >= GOODPUT_MIN
-        for tale in refused:
-            assert 1 <= int(tale.fields["retry-after"]) <= 5
-            assert tale.status == (200 if limit == "server" else 429)
         assert slowest(refused) <= REFUSAL_SECONDS_MAX
         assert slowest(good) <= SLOWER_MAX * slowest(alone)
-        after = load(there.port, [raw], 1.0)
-        assert all(tale.good for tale in after)
         measured(
             goodput=round(goodput, 3),
             refusal_ms=round(1000 * slowest(refused), 1),
             accepted_times_unloaded=round(slowest(good) / slowest(alone), 2),
         )
-        why = "server" if limit == "server" else "client-calls"
-        counted = f'anyport_refused_total{{why="{why}"}} {float(len(refused))}'
-        assert counted.encode() in there.page("/metrics")
-        there.calls_owed += len(tales) + len(peak) + len(alone) + len(after)
+        there.calls_owed += len(tales) + len(peak) + len(alone)
 
 
-@pytest.mark.parametrize("kind", ["tokens", "sessions"])
-def test_one_who_asks_for_everything_at_once_does_not_delay_the_polite(
-    serve: Serve, kind: str
-) -> None:
+Requests = Callable[[int, str, Sequence[Message]], list[bytes]]
+"""Of a client, by its number: calls of a tool with these arguments, each with an id of its own."""
+
+
+@contextmanager
+def telling_apart(serve: Serve, kind: str, busy: Message) -> Iterator[tuple[HttpProbe, Requests]]:
+    """A gateway that knows its clients by their tokens or by their sessions."""
     tokens = {f"client{number}": f"token-{number}" for number in range(POLITE_CLIENTS + 1)}
     extra: Message = {"tokens": True, "gateway": {"tokens": tokens}} if kind == "tokens" else {}
-    every = 2 * POLITE_CLIENTS * WORK_SECONDS / PLACES
-    with serve({"busy": {**BUSY, "args": LEGACY_DEMO[1:]}}, **extra) as there:
+    with serve({"busy": busy}, **extra) as there:
 
-        def requests(number: int, work: Sequence[Message]) -> list[bytes]:
-            """Of one client, each with an id of its own."""
-            calls = [tool_call("busy__slow", asked, id) for id, asked in enumerate(work)]
+        def requests(number: int, tool: str, work: Sequence[Message]) -> list[bytes]:
+            calls = [tool_call(f"busy__{tool}", asked, id) for id, asked in enumerate(work)]
             if kind == "tokens":
                 fields = {"Authorization": f"Bearer token-{number}"}
                 return [modern(call, fields) for call in calls]
             fields = session(there.port)
             return [post(call, fields) for call in calls]
 
+        yield there, requests
+
+
+@pytest.mark.parametrize("kind", ["tokens", "sessions"])
+def test_one_who_asks_for_everything_at_once_does_not_delay_the_polite(
+    serve: Serve, tmp_path: Path, kind: str
+) -> None:
+    """Judged by the order in which the server is given calls that all waited before it was."""
+    server = GatedServer(tmp_path)
+    with telling_apart(serve, kind, {**server.entry, "callsMax": PLACES}) as (there, requests):
+        hog = requests(0, "work", [{"whose": HOG}] * HOG_CALLS)
+        polite = [
+            raw
+            for number in range(1, POLITE_CLIENTS + 1)
+            for raw in requests(number, "work", [{"whose": f"polite {number}"}] * POLITE_CALLS)
+        ]
+        server.open_gate()
+        eventually(lambda: works(there.port, hog[0]), "the server works")
+        server.close_gate()
+
+        async def wait_for(count: int) -> None:
+            await asyncio.to_thread(eventually, lambda: waiting(there) == count, f"{count} wait")
+
+        async def scene() -> list[Tale]:
+            async with Calls(there.port, hog) as greedy:
+                await wait_for(HOG_CALLS - PLACES)
+                async with Calls(there.port, polite) as modest:
+                    await wait_for(HOG_CALLS - PLACES + len(polite))
+                    server.open_gate()
+            return [*greedy.tales, *modest.tales]
+
+        tales = asyncio.run(scene())
+
+        assert all(tale.good for tale in tales)
+        assert len(server.begun) == len(tales) == HOG_CALLS + len(polite)
+        waited = server.begun[PLACES:]
+        last = max(at for at, whose in enumerate(waited) if whose != HOG)
+        # In each round everybody has one turn; one round may have begun before the polite came.
+        ahead = waited[:last].count(HOG)
+        assert ahead <= POLITE_CALLS + 1
+        measured(hog_calls=HOG_CALLS, polite_calls=len(polite), hog_calls_ahead=ahead)
+        there.calls_owed += len(tales)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", ["tokens", "sessions"])
+def test_the_polite_wait_no_longer_beside_one_who_asks_for_everything_at_once(
+    serve: Serve, kind: str
+) -> None:
+    """A measurement: it needs a machine that does nothing else meanwhile."""
+    every = 2 * POLITE_CLIENTS * WORK_SECONDS / PLACES
+    busy = {**BUSY, "args": LEGACY_DEMO[1:]}
+    with telling_apart(serve, kind, busy) as (there, requests):
         # Not all equally long, or all places would become free at the same moment.
         greed = [
             {**WORK, "seconds": WORK_SECONDS * (0.5 + n / HOG_CALLS)} for n in range(HOG_CALLS)
         ]
-        hog = requests(0, greed)
-        polite = [requests(number, [WORK])[0] for number in range(1, POLITE_CLIENTS + 1)]
+        hog = requests(0, "slow", greed)
+        polite = [requests(number, "slow", [WORK])[0] for number in range(1, POLITE_CLIENTS + 1)]
         eventually(lambda: works(there.port, hog[0]), "the server works")
         alone = load(there.port, polite, YARDSTICK_SECONDS, every)
 
         async def together() -> tuple[list[Tale], list[Tale]]:
             async with asyncio.TaskGroup() as group:
                 greedy = group.create_task(crowd(there.port, hog, 2 * YARDSTICK_SECONDS))
-                await asyncio.to_thread(eventually, crowded, "the hog's calls wait")
+                await asyncio.to_thread(
+                    eventually, lambda: waiting(there) > HOG_CALLS / 2, "the hog's calls wait"
+                )
                 modest = await crowd(there.port, polite, YARDSTICK_SECONDS, every)
             return greedy.result(), modest
-
-        def crowded() -> bool:
-            page = there.page("/metrics").decode()
-            waiting = re.search(r'^anyport_server_waiting_calls{server="busy"} (.+)$', page, re.M)
-            return waiting is not None and float(waiting[1]) > HOG_CALLS / 2
 
         greedy, modest = asyncio.run(together())
 

@@ -16,7 +16,7 @@ from tests.reliability.conftest import Serve
 from tests.rig.http_probe import HttpProbe
 from tests.rig.probe import MIB, eventually
 from tests.rig.raw_http_client import RawHttpClient
-from tests.rig.scale import measured, scaled
+from tests.rig.scale import FULL, measured, scaled
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,8 @@ STRUCTURED: Final = ("members", "tokens", "JSON in JSON")
 RATIO_MAX: Final = scaled(10, full=3)
 SECONDS_MAX: Final = 0.1
 """Three quarters of a neighbour's calls take no longer than so many times that beside as much
-prose, or than this."""
+prose, or than this: by the clock in full, of the gateway's processor time on every commit, when
+others use the machine, too."""
 RATIO_CHARS: Final = scaled(1_000_000, full=3_700_000)
 RATIO_OF_PROSE_MAX: Final = 10
 """Redaction of anything takes no longer than so many times that of as much prose."""
@@ -71,12 +72,13 @@ def test_lookalikes_delay_a_neighbour_no_more_than_prose_does(serve: Serve) -> N
 
 def beside(there: HttpProbe, text: str) -> float:
     """How long a neighbour's call takes while somebody says this again and again."""
+    clock = time.monotonic if FULL else there.cpu_seconds
     with closing(RawHttpClient(there.port, there.fields)) as visitor, saying(there, text):
         taken = []
         for number in range(CALLS):
-            began = time.monotonic()
+            began = clock()
             answer = visitor.call("neighbour__echo", text=f"{number}")
-            taken.append(time.monotonic() - began)
+            taken.append(clock() - began)
             assert answer["result"]["content"][0]["text"] == f"{number}"
     return sorted(taken)[CALLS * 3 // 4]
 

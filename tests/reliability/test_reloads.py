@@ -20,6 +20,7 @@ from tests.rig.http_probe import HttpProbe, http_probe
 from tests.rig.probe import MIB, descendants, eventually, text_of
 from tests.rig.raw_http_client import RawHttpClient
 from tests.rig.scale import measured, scaled
+from tests.rig.small_servers import GatedServer
 
 pytestmark = pytest.mark.slow
 
@@ -156,33 +157,29 @@ def test_reloads_under_load_cost_no_call_and_no_process(tmp_path: Path) -> None:
 def test_a_call_that_a_server_had_taken_is_answered_by_it_after_it_was_removed(
     tmp_path: Path,
 ) -> None:
-    with http_probe(tmp_path, {"going": entry("going")}) as there:
+    server = GatedServer(tmp_path)
+    with http_probe(tmp_path, {"going": {**server.entry, "env": {"MARK": "going"}}}) as there:
         files = Files(there, tmp_path)
         base = json.loads(files.raw)
         answers: list[Message] = []
 
-        def slow() -> None:
+        def call() -> None:
             with closing(RawHttpClient(there.port, there.fields)) as visitor:
-                answers.append(visitor.call("going__slow", seconds=4))
+                answers.append(visitor.call("going__work", whose="mine"))
 
-        waiting = threading.Thread(target=slow)
+        waiting = threading.Thread(target=call)
         waiting.start()
-        eventually(lambda: slow_calls(there) == 1, "the call to be under way")
+        eventually(lambda: server.begun == ["mine"], "the call to be under way")
         del base["mcpServers"]["going"]
         files.put_raw(json.dumps(base).encode())
         eventually(lambda: "going" not in there.slugs(), "the reload")
         assert "going" in marks(there).values(), "it finishes its call first"
+        server.open_gate()
         waiting.join()
         assert "result" in answers[0], answers
         assert not answers[0]["result"].get("isError")
         eventually(lambda: marks(there) == {}, "the process to be gone")
         there.calls_owed = 1
-
-
-def slow_calls(there: HttpProbe) -> int:
-    """Calls that have been noted because they take a while."""
-    page = there.page("/api/v1/events?event_type=gateway.tool_call&status=pending")
-    return len(json.loads(page)["events"])
 
 
 def broken() -> Iterator[bytes]:

@@ -25,7 +25,7 @@ from anyport.record.retention import Retention, RetentionLimits
 from anyport.record.tamper.checkpoints import CheckpointWriter
 from anyport.record.tamper.verify import ExternalEvidence, StillChanging, verify
 from tests.harness import gateway
-from tests.rig.scale import scaled
+from tests.rig.scale import measured, scaled
 from tests.rig.small_servers import ECHO, PATIENCE_SECONDS, python, text_of
 
 EVENTS: Final = scaled(40_000, full=10_000_000)
@@ -119,6 +119,7 @@ def test_a_journal_stays_within_its_bounds_and_verifies_while_it_is_written(
         assert writer.journal.head is not None
         checkpoints.sign(writer.journal.head)
     assert faults == []
+    measured(looks=len(looks), pruned=sum(pruned))
     assert len(looks) > 3
     assert sum(pruned) > 10
     assert size_of(tmp_path) <= KEPT_BYTES + SEGMENT_BYTES + SPARE_BYTES

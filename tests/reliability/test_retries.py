@@ -44,9 +44,9 @@ CALLS_IN_FLIGHT: Final = 1_000
 OPEN_CALLS: Final = 128
 """Of those, the ones that the server has got to see."""
 REPEATED_MAX: Final = CALLS_IN_FLIGHT // 5
-TOLD_SECONDS_MAX: Final = scaled(10.0, full=1.0)
+TOLD_SECONDS_MAX: Final = scaled(30.0, full=1.0)
 """From the death of a server until all who waited know. In full: 1 s."""
-RESPAWN_SECONDS_MAX: Final = scaled(5.0, full=0.25)
+RESPAWN_SECONDS_MAX: Final = scaled(30.0, full=0.25)
 """From there until it is started again. In full: 250 ms."""
 
 TWO_LIVES: Final = (

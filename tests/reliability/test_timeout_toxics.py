@@ -20,7 +20,7 @@ from tests.rig.toxic_proxy import HEALTH, TOXICS, Toxic, toxic_proxy
 
 pytestmark = pytest.mark.slow
 
-CALLS: Final = scaled(6, full=10_000)  # With each toxic.
+CALLS: Final = scaled(2, full=10_000)  # With each toxic.
 CALLERS: Final = scaled(1, full=25)  # More, and the link itself is late.
 LATE_SECONDS_MAX: Final = scaled(20.0, full=1.0)
 """Every call is over within its time and this."""
@@ -39,7 +39,13 @@ TOXIC: Final[dict[str, tuple[Toxic, set[Timeout | str]]]] = {
     "slicer": (TOXICS["slicer"](1), {"good"}),
     "limit_data": (TOXICS["limit_data"](60), {CUT}),
 }
-ALLOWED_SECONDS: Final = {Timeout.TOTAL: 2.0, FIRST_BYTE: 0.5, Timeout.STREAM_IDLE: 0.7}
+TOTAL_SECONDS: Final = scaled(4.0, full=2.0)
+"""What comes slowly, but comes, has this long; on a busy machine it is slower still."""
+ALLOWED_SECONDS: Final = {
+    Timeout.TOTAL: TOTAL_SECONDS,
+    FIRST_BYTE: TOTAL_SECONDS / 4,
+    Timeout.STREAM_IDLE: TOTAL_SECONDS / 3,
+}
 
 
 Ending = tuple[Timeout | str, float]
@@ -106,7 +112,8 @@ def test_every_call_over_a_bad_link_ends_in_its_time_and_says_which(
             ended = endings(there.port)
             assert {how for how, _ in ended} == allowed, name
             for how, took in ended:
-                most = ALLOWED_SECONDS.get(how, 2.0) if isinstance(how, Timeout) else 2.0
+                in_time = ALLOWED_SECONDS.get(how) if isinstance(how, Timeout) else None
+                most = in_time or TOTAL_SECONDS
                 assert took <= most + LATE_SECONDS_MAX, (name, how)
             measured(**{name.replace(" ", "_"): CALLS})
             there.calls_owed += CALLS

@@ -40,6 +40,10 @@ pytestmark = pytest.mark.slow
 
 SECONDS: Final = 0.4
 """What is configured where something is to be over soon."""
+REPORTING_SECONDS: Final = 2.0
+"""The time of a call that reports ten times a second."""
+CAP_SECONDS: Final = 4.0
+"""That a call may take in all; a server that has to be started first takes a part of it."""
 LATE_SECONDS_MAX: Final = scaled(20.0, full=1.0)
 """Everything is over within its time and this."""
 
@@ -124,7 +128,8 @@ def test_a_call_that_waits_for_its_turn(serve: Serve) -> None:
         closing(RawHttpClient(there.port)) as first,
         closing(RawHttpClient(there.port)) as second,
     ):
-        busy = threading.Thread(target=first.call, args=("far__slow",), kwargs={"seconds": 3})
+        taken = tool_call("far__slow", {"seconds": 60}, "taken")
+        busy = threading.Thread(target=first.send, args=(taken,))
         busy.start()
         eventually(lambda: there.status()["backends"]["far"]["status"] == "running", "it runs")
         eventually(lambda: waits(there), "the place is taken")
@@ -136,6 +141,8 @@ def test_a_call_that_waits_for_its_turn(serve: Serve) -> None:
         )
         assert SECONDS <= over.seconds <= SECONDS + LATE_SECONDS_MAX
         check(there, over, Timeout.QUEUE)
+        cancel = {"method": "notifications/cancelled", "params": {"requestId": "taken"}}
+        first.tell({"jsonrpc": "2.0", **cancel})
         busy.join()
         there.calls_owed += 2
 
@@ -185,7 +192,9 @@ def test_a_modern_client_reads_it_in_a_result(serve: Serve) -> None:
 
 def test_a_call_that_reports_progress_survives_its_time_and_ends_at_the_cap(serve: Serve) -> None:
     with (
-        serve({"far": {**demo(), "timeout": 0.5, "timeoutMax": 2}}) as there,
+        serve(
+            {"far": {**demo(), "timeout": REPORTING_SECONDS, "timeoutMax": CAP_SECONDS}}
+        ) as there,
         closing(RawHttpClient(there.port)) as visitor,
     ):
         began = time.monotonic()
@@ -194,9 +203,9 @@ def test_a_call_that_reports_progress_survives_its_time_and_ends_at_the_cap(serv
         took = time.monotonic() - began
 
         assert len(progress) >= 5
-        assert 2 <= took <= 2 + LATE_SECONDS_MAX
+        assert CAP_SECONDS <= took <= CAP_SECONDS + LATE_SECONDS_MAX
         error = answer["error"]
-        words = "Tool execution timeout (2s in all, the timeoutMax of server 'far')"
+        words = f"Tool execution timeout ({CAP_SECONDS:g}s in all, the timeoutMax of server 'far')"
         assert error["message"] == words
         check(there, Over(message=words, data=error["data"], seconds=took), Timeout.CAP)
         there.calls_owed += 1
@@ -204,7 +213,9 @@ def test_a_call_that_reports_progress_survives_its_time_and_ends_at_the_cap(serv
 
 def test_a_person_may_take_longer_than_the_call(serve: Serve) -> None:
     with (
-        serve({"far": {**demo(), "timeout": 0.5, "timeoutMax": 1}}) as there,
+        serve(
+            {"far": {**demo(), "timeout": REPORTING_SECONDS, "timeoutMax": CAP_SECONDS}}
+        ) as there,
         closing(RawHttpClient(there.port, elicitation={})) as visitor,
     ):
         visitor.wire.send(post(tool_call("far__elicit"), visitor.fields))
@@ -212,7 +223,7 @@ def test_a_person_may_take_longer_than_the_call(serve: Serve) -> None:
         events = visitor.wire.events()
         asked = next(each for each in events if each.get("method") == "elicitation/create")
         since = time.monotonic()
-        eventually(lambda: time.monotonic() - since > 2, "the person thinks")
+        eventually(lambda: time.monotonic() - since > CAP_SECONDS, "the person thinks")
         content = {"name": "Ada"}
         answer = {"action": "accept", "content": content}
         visitor.tell({"jsonrpc": "2.0", "id": asked["id"], "result": answer})

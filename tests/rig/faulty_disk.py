@@ -41,7 +41,10 @@ class FaultyDisk:
         calls: Sequence[str] = WRITES,
         where: str = "",
     ) -> Iterator[None]:
-        """Meanwhile some calls take so long, or fail with the error of this name."""
+        """Meanwhile some calls take so long, or fail with the error of this name.
+
+        A call that takes long ends with the block at the latest.
+        """
         order = {"calls": list(calls), "where": where, "error": error, "seconds": seconds}
         self._orders["disk"] = [*self._orders.get("disk", []), order]
         self._tell()
@@ -50,6 +53,14 @@ class FaultyDisk:
         finally:
             self._orders["disk"].remove(order)
             self._tell()
+
+    @property
+    def spoilt(self) -> list[tuple[str, str]]:
+        """The calls that took long or failed so far, in order, each with its thread: of the loop
+        (`main`) or any other."""
+        log = Path(f"{self._control}.log")
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [(call, thread) for call, _, thread in (line.partition(" ") for line in lines)]
 
     def set_clock(self, ahead_seconds: float) -> None:
         """From now on the time of day is off by so much."""

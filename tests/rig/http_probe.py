@@ -20,10 +20,12 @@ from tests.rig.probe import (
     FAULT_WORDS,
     NEIGHBOUR_PAUSE_SECONDS,
     RSS_GROWTH_BYTES_MAX,
+    TICK_SECONDS,
     Footprint,
     check_journal,
     check_recovery,
     check_secrets,
+    cpu_ticks,
     eventually,
     footprint,
     peak,
@@ -95,6 +97,10 @@ class HttpProbe:
         with closing(RawHttpClient(self.port, self.fields)) as visitor:
             report: Message = json.loads(text_of(visitor.call("gateway_status")))
         return report
+
+    def cpu_seconds(self) -> float:
+        """The processor time that the gateway itself has taken so far."""
+        return cpu_ticks(self.pid) * TICK_SECONDS
 
     def page(self, path: str) -> bytes:
         """What stands at a path."""

@@ -16,7 +16,7 @@ from anyport.ingress.http.server import HttpIngress
 from tests.harness import WAIT_SECONDS, write_config
 from tests.rig.scale import scaled
 
-SCENE_SECONDS_MAX: Final = scaled(WAIT_SECONDS, full=3600.0)
+SCENE_SECONDS_MAX: Final = scaled(5 * WAIT_SECONDS, full=3600.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,6 +102,52 @@ serve(["dump"], dump)
 """A server whose one tool tells what the process was given."""
 
 
+GATED: Final = (
+    MINIMAL
+    + """
+import time
+
+begun, gate = sys.argv[1:]
+
+def work(message):
+    with open(begun, "a") as file:
+        file.write(message["params"]["arguments"]["whose"] + "\\n")
+    while not os.path.exists(gate):
+        time.sleep(0.02)
+    say(message, "done")
+
+serve(["work"], work)
+"""
+)
+"""A server that writes down whose calls it is given, and answers while its gate is open."""
+
+
+GATED_SECONDS_MAX: Final = 600
+"""For calls that wait until its gate is opened, however busy the machine is meanwhile."""
+
+
+class GatedServer:
+    """Such a server, and its gate, which is closed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._begun, self._gate = folder / "begun", folder / "gate"
+        command, *args = python(GATED, str(self._begun), str(self._gate))
+        waits = dict.fromkeys(("timeout", "queueSeconds"), GATED_SECONDS_MAX)
+        self.entry: Message = {"command": command, "args": args, **waits}
+
+    @property
+    def begun(self) -> list[str]:
+        """Whose calls it was given since the gate was closed, in order."""
+        return self._begun.read_text().splitlines() if self._begun.exists() else []
+
+    def open_gate(self) -> None:
+        self._gate.touch()
+
+    def close_gate(self) -> None:
+        self._gate.unlink()
+        self._begun.unlink()
+
+
 @contextmanager
 def patient(tmp_path: Path, servers: Mapping[str, Any]) -> Iterator[LineClient]:
     """A gateway whose lists wait for every server, however busy the machine is."""

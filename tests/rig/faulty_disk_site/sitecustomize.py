@@ -8,11 +8,13 @@ by themselves, such as SQLite, it does not see. It needs no compiler.
 import errno
 import json
 import os
+import threading
 import time
 from typing import Any
 
 _CONTROL = os.environ.get("FSSHIM_CONTROL", "")
 _ROOT = os.environ.get("FSSHIM_ROOT", "")
+_SLICE_SECONDS = 0.01
 _stat, _open, _read, _close, _sleep = os.stat, os.open, os.read, os.close, time.sleep
 _real: dict[str, Any] = {
     name: getattr(os, name) for name in ("write", "writev", "pwrite", "fsync", "fdatasync")
@@ -51,11 +53,28 @@ def _place(fd: int) -> str:
 def _obey(call: str, place: str) -> None:
     for order in _orders().get("disk", ()):
         if call in order["calls"] and order["where"] in place:
-            if order.get("seconds"):
-                _sleep(order["seconds"])
+            _note(call)
+            _linger(order)
             if order.get("error"):
                 number = getattr(errno, order["error"])
                 raise OSError(number, os.strerror(number))
+
+
+def _note(call: str) -> None:
+    """Keep an account of what was spoilt, and on which thread."""
+    thread = "main" if threading.current_thread() is threading.main_thread() else "other"
+    fd = _open(f"{_CONTROL}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        _real["write"](fd, f"{call} {thread}\n".encode())
+    finally:
+        _close(fd)
+
+
+def _linger(order: dict[str, Any]) -> None:
+    """Take as long as is ordered, or until the order is withdrawn."""
+    over = time.monotonic() + order.get("seconds", 0.0)
+    while (left := over - time.monotonic()) > 0 and order in _orders().get("disk", ()):
+        _sleep(min(left, _SLICE_SECONDS))
 
 
 def _standing_between(name: str) -> Any:
