@@ -26,6 +26,7 @@ from threading import get_ident
 from typing import Any, Final
 from unittest import mock
 
+from anyport.clock import Clock
 from anyport.gateway.memory import MemoryAllocator, MemoryPressure
 from anyport.ingress.http import server
 from anyport.record.journal.writer import JournalWriter, WorkerThread, WriteResult
@@ -192,6 +193,8 @@ class Environment:
         ]
         edges: list[tuple[Any, str, Any]] = [
             *((owner, function.__name__, replacement) for owner, function, replacement in ours),
+            (Clock, "monotonic", lambda *_: self.loop.time()),
+            (Clock, "now", lambda *_: epoch + self.loop.time()),
             (time, "monotonic", self.loop.time),
             (time, "time", lambda: epoch + self.loop.time()),
             (time, "clock_gettime", lambda clock: self.loop.time()),

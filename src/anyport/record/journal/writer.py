@@ -224,18 +224,23 @@ class JournalWriter:
             if self.payloads is not None:
                 self.payloads.prepare_write()
             # A copy: the loop may link further lines meanwhile.
-            self.worker.submit(partial(self._append, self._linked[:], check), self._on_write_done)
+            append = partial(self._append_deferred, self._linked[:], check)
+            self.worker.submit(append, self._on_write_done)
         else:
             before = (self.last_error, self.is_slow)
             self._apply_result(self._append(self._linked, check))
             if before != (self.last_error, self.is_slow):
                 self.on_change()
 
+    def _append_deferred(self, lines: list[bytes], check: bool) -> WriteResult:
+        """Write payloads and lines in the thread."""
+        # Payloads first: no line may refer to a payload that was not written.
+        if self.payloads is not None:
+            self.payloads.write_prepared()
+        return self._append(lines, check)
+
     def _append(self, lines: list[bytes], check: bool) -> WriteResult:
         """Write lines, perhaps in the thread; nothing else uses the file meanwhile."""
-        # Payloads first: no line may refer to a payload that was not written.
-        if self.is_deferred and self.payloads is not None:
-            self.payloads.write_prepared()
         started_at, count, unsynced, error, sync = self._monotonic(), 0, 0, None, self._file.syncs
         try:
             if check:
