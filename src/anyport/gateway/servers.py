@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from anyport.config.model import ServerConfig
 from anyport.gateway.calls.call import Call
+from anyport.gateway.calls.call_table import uses_connection
 from anyport.gateway.identity import IDENTITY
-from anyport.gateway.local.notifications import uses_connection
 from anyport.gateway.tasks.tasks import TASK_NOTIFICATIONS
 from anyport.protocol.errors import Timeout
 from anyport.protocol.methods import OfferKind

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from anyport.gateway.calls.call_table import CallTable
+from anyport.gateway.calls.call_table import CallTable, uses_connection
 from anyport.gateway.elicitation.parked_calls import ParkedCalls
 from anyport.gateway.elicitation.server_requests import (
     OPEN_QUESTIONS_MAX,
@@ -37,8 +37,8 @@ class FakeCalls:
     def __init__(self, open: list[Exchange]) -> None:
         self._open = open
 
-    def exchanges_at(self, server: Any) -> list[Exchange]:
-        return self._open
+    def exchanges_over(self, server: Any, key: LeaseKey) -> list[Exchange]:
+        return [each for each in self._open if uses_connection(server, key, each)]
 
     def find_by_owner(self, owner: str) -> Any:
         exchanges = (each for each in self._open if each.lease_owner == owner)

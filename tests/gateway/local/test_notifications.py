@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from anyport.gateway.calls.call import Call
-from anyport.gateway.calls.call_table import CallTable
+from anyport.gateway.calls.call_table import CallTable, uses_connection
 from anyport.gateway.elicitation.parked_calls import Parking
 from anyport.gateway.local.notifications import (
     EARLY_NOTIFICATIONS_MAX,
@@ -41,7 +41,9 @@ class Scene:
         """How often the open calls were looked through."""
         self.parked: Call | None = None
         calls = SimpleNamespace(
-            exchanges_at=self.working_on, find_parked_by_owner=lambda owner: self.parked
+            exchanges_at=self.working_on,
+            exchanges_over=self.working_over,
+            find_parked_by_owner=lambda owner: self.parked,
         )
         self.notifications = Notifications({"default": self.profile}, cast(CallTable, calls))
         self.one, self.two = FakeSession("one"), FakeSession("two")
@@ -49,8 +51,11 @@ class Scene:
         self.notifications.on_session_opened(self.two)
 
     def working_on(self, _: Server, of: PendingCall | None = None) -> list[Exchange]:
-        self.looks += 1
         return self.open if of is None else [self.open[of.number]]
+
+    def working_over(self, server: Server, key: LeaseKey) -> list[Exchange]:
+        self.looks += 1
+        return [e for e in self.working_on(server) if uses_connection(server, key, e)]
 
     def listen(self, *flags: str, uris: frozenset[str] = frozenset()) -> Asked:
         asked = Asked("subscriptions/listen", by=caller(revision=MODERN))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from anyport.clock import Clock
 from anyport.protocol.errors import Timeout
 from anyport.protocol.exchange import Exchange
+from anyport.upstream.lease_key import LeaseKey
 from anyport.upstream.pending_call import PendingCall
 from anyport.upstream.server import Server
 
@@ -74,6 +75,10 @@ class CallTable:
             if cause is None or call.pending is cause
         ]
         return [call.exchange for call in calls if not call.is_answered_locally]
+
+    def exchanges_over(self, server: Server, key: LeaseKey) -> list[Exchange]:
+        """The exchanges that a server works on over one connection."""
+        return [e for e in self.exchanges_at(server) if uses_connection(server, key, e)]
 
     # Parked.
 
@@ -146,3 +151,17 @@ class CallTable:
             for key, call in list(self.open.items()):
                 if key in self.open:
                     call.on_timeout(timeout)
+
+
+def connection_owner(server: Server, exchange: Exchange) -> str:
+    """The owner of the connection that an exchange uses; empty for the shared one."""
+    session = exchange.caller.session
+    is_own = session is not None and server.has_own_connection(session.id)
+    return exchange.lease_owner or (session.id if session is not None and is_own else "")
+
+
+def uses_connection(server: Server, key: LeaseKey, exchange: Exchange) -> bool:
+    session = exchange.caller.session
+    if session is not None and session.id == key.owner:
+        return not exchange.lease_owner
+    return connection_owner(server, exchange) == key.owner

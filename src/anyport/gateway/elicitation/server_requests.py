@@ -14,7 +14,7 @@ from anyport.clock import Clock
 from anyport.config.addresses import is_local
 from anyport.gateway.calls.call_table import CallTable
 from anyport.gateway.elicitation.parked_calls import ParkedCalls
-from anyport.gateway.local.notifications import remember_elicitation, uses_connection
+from anyport.gateway.local.notifications import remember_elicitation
 from anyport.gateway.recording.messages import MessageRecorder
 from anyport.protocol import meta
 from anyport.protocol.adapters.elicitation import explain_unsafe_question, is_url_elicitation
@@ -237,11 +237,7 @@ class ServerRequests:
         if key.of_one_call:
             call = self._calls.find_by_owner(key.owner)
             return None if call is None else call.exchange
-        exchanges = [
-            exchange
-            for exchange in self._calls.exchanges_at(server)
-            if uses_connection(server, key, exchange)
-        ]
+        exchanges = self._calls.exchanges_over(server, key)
         return exchanges[0] if len(exchanges) == 1 else None
 
 

@@ -355,7 +355,7 @@ class Notifications:
         ):
             self.sole_client.notify(method, params)
             return False
-        exchanges = self._exchanges_over(server, key)
+        exchanges = self._calls.exchanges_over(server, key)
         if len(exchanges) == 1:
             (exchange,), caller = exchanges, exchanges[0].caller
             if self._passes(caller.profile, caller.capabilities, server):
@@ -392,7 +392,7 @@ class Notifications:
                 return True
             return False  # It belongs to this call, and to no other client.
         # Once for all sessions: a busy server has hundreds of open calls.
-        exchanges = self._exchanges_over(server, key)
+        exchanges = self._calls.exchanges_over(server, key)
         is_in_exchange, recipients = False, self._recipients(server, key, exchanges)
         logs: dict[str, Log] = {}
         for session in recipients:
@@ -482,7 +482,7 @@ class Notifications:
     def _recipients(
         self, server: Server, key: LeaseKey, exchanges: Sequence[Exchange]
     ) -> list[Session]:
-        """The sessions that get what belongs to no call, beside these open ones."""
+        """The sessions that get what belongs to no call; `exchanges` are open on the connection."""
         owner = self.sessions.get(key.owner)
         if owner is not None:
             return [owner]
@@ -495,9 +495,6 @@ class Notifications:
         principals = {session.principal for session in recipients}
         principals |= {exchange.caller.principal for exchange in exchanges}
         return recipients if len(principals) <= 1 else []
-
-    def _exchanges_over(self, server: Server, key: LeaseKey) -> list[Exchange]:
-        return [e for e in self._calls.exchanges_at(server) if uses_connection(server, key, e)]
 
     def _sessions_of(self, profile: Profile) -> list[Session]:
         return [session for session in self.sessions.values() if session.profile == profile.slug]
@@ -558,20 +555,6 @@ def _session_wants_log(session: Session, rank: int, *, raised: bool) -> bool:
     # Another session may have raised the server's level: one that set none gets the default level.
     wanted = session.log_level or (DEFAULT_LOG_LEVEL if raised else None)
     return wanted is None or rank >= LOG_LEVELS.index(wanted)
-
-
-def connection_owner(server: Server, exchange: Exchange) -> str:
-    """The owner of the connection that an exchange uses; empty for the shared one."""
-    session = exchange.caller.session
-    is_own = session is not None and server.has_own_connection(session.id)
-    return exchange.lease_owner or (session.id if session is not None and is_own else "")
-
-
-def uses_connection(server: Server, key: LeaseKey, exchange: Exchange) -> bool:
-    session = exchange.caller.session
-    if session is not None and session.id == key.owner:
-        return not exchange.lease_owner
-    return connection_owner(server, exchange) == key.owner
 
 
 def _is_notified_over(server: Server, key: LeaseKey, session: Session) -> bool:
