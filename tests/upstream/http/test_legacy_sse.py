@@ -1,8 +1,11 @@
 """HTTP+SSE: one stream for the answers, and the end of everything when it ends."""
 
+import asyncio
 import json
+from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -15,7 +18,7 @@ from anyport.upstream.http.url import HttpUrl
 from anyport.upstream.pending_call import BROKEN, Answer, PendingCall
 from anyport.upstream.supervisor import ServerState
 from anyport.wire.jsonrpc import Failure, Result
-from tests.upstream.fakes import Message, RecordingOwner, run, until
+from tests.upstream.fakes import LEGACY, Message, RecordingOwner, connected, run, until
 from tests.upstream.http.fake_client import PLACE, STREAM, FakeClient
 from tests.upstream.web import Heard, Reply, Scene, Web, call, lost
 
@@ -259,8 +262,29 @@ def test_a_server_that_has_nothing_to_say_is_asked_whether_it_is_there(
 
 
 def test_a_silent_server_is_asked_while_half_of_its_time_is_left() -> None:
-    # What came right after a check is noticed by the next one only.
-    assert 2 * legacy_sse.SILENCE_CHECK_SHARE <= 0.5
+    async def scene() -> None:
+        client, planned = FakeClient(), deque[tuple[float, Callable[[], object]]]()
+        channel = LegacySseChannel(
+            client.client, RequestHeads(HttpUrl.parse(PLACE), {}), RecordingOwner()
+        )
+        channel.connection, wire, _ = connected(LEGACY)
+        timers = SimpleNamespace(call_later=lambda *timer: planned.append(timer))
+        channel.loop = cast(asyncio.AbstractEventLoop, timers)
+        stream = SseStream(channel)
+        stream.on_stream(STREAM)
+        # What comes right after a check is noticed by the next one only.
+        deque(stream.on_stream_data(b": the last that it says\n\n"), maxlen=0)
+
+        silent_seconds = 0.0
+        while not wire.sent:
+            seconds, check = planned.popleft()
+            silent_seconds += seconds
+            check()
+
+        assert wire.sent[-1]["method"] == "ping"
+        assert silent_seconds <= client.timeouts.stream_idle_seconds / 2
+
+    run(scene)
 
 
 def test_a_server_that_has_gone_silent_is_given_up_after_its_time() -> None:
