@@ -33,7 +33,7 @@ from anyport.wire.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Failure, Resu
 
 PROBE_SECONDS_MAX: Final = 2.0
 """How long `server/discover` may go unanswered before `initialize` is sent as well, and then how
-long a slow modern server has to refuse that."""
+long a slow modern server has to refuse that, and a slow legacy one to exit because of the probe."""
 SILENCE_SECONDS_MAX: Final = 10.0
 """How long `initialize` may go unanswered before `server/discover` is sent as well. Modern servers
 refuse it at once, so a silent server is most likely still starting."""
@@ -172,7 +172,7 @@ async def _initialize_first(connection: Connection, options: HandshakeOptions) -
     """Legacy if it opens a session, else modern: for a client that would send `initialize`.
 
     After a silence `server/discover` follows on the same pipe. A server that answers both has seen
-    `initialize` first, and is legacy.
+    `initialize` first, and is legacy. One that exits because of the second needs a fresh process.
     """
     handshake = _send_initialize(connection, options, options.initialize_revision)
     await asyncio.wait({handshake}, timeout=SILENCE_SECONDS_MAX)

@@ -280,9 +280,9 @@ class _Due(Enum):
     NOT = "not"
     LATER = "later"
     """It was read too recently; the known list is shown, and read again as soon as possible."""
-    BACKGROUND = "meanwhile"
+    BACKGROUND = "background"
     """The known list is shown, and clients are notified if it has changed."""
-    BLOCKING = "before"
+    BLOCKING = "blocking"
     """The list is read before it is shown."""
 
 

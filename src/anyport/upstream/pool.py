@@ -263,7 +263,7 @@ class ConnectionPool:
             self._keys[key.owner] = key
         if trial:
             self.trials.open.add(key)
-        self._clock.spawn(supervisor.run(), f"tend {self._server.slug}")
+        self._clock.spawn(supervisor.run(), f"run {self._server.slug}")
         return supervisor
 
 

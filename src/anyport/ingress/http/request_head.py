@@ -37,7 +37,7 @@ METHOD: Final = "mcp-method"
 NAME: Final = "mcp-name"
 LAST_EVENT: Final = "last-event-id"
 PARAM: Final = "mcp-param-"
-UNAUTHENTICATED: Final = "strangers"
+UNAUTHENTICATED: Final = "unauthenticated"
 # RFC 9110, 9.2.1: safe methods are read-only.
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _SINGLE_FIELDS: Final = (SESSION, VERSION, METHOD, NAME, LAST_EVENT)
@@ -52,9 +52,9 @@ class RouteKind(Enum):
     """The event stream of the HTTP+SSE transport (2024-11-05), at a URL of its own."""
     MESSAGES = "messages"
     """Where clients of HTTP+SSE send messages."""
-    OTHER = "aside"
+    OTHER = "other"
     """Anything that is not MCP."""
-    UNKNOWN_PROFILE = "nowhere"
+    UNKNOWN_PROFILE = "unknown-profile"
 
 
 class McpRequestHead(msgspec.Struct, frozen=True, kw_only=True):

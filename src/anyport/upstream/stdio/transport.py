@@ -73,12 +73,12 @@ class StdioTransport:
         connection = await self._spawn()
         try:
             await perform_handshake(connection, replace(self._options, protocol=first_era))
-        except ServerDied as death:
+        except ServerDied as error:
             if first_era != "auto" or self._stopped is not None:
                 raise
             # What it has died of is left out, or comes last.
             self._always_dies = True
-            was_probed = self._options.first_era is Era.MODERN or isinstance(death, DiedOfProbe)
+            was_probed = self._options.first_era is Era.MODERN or isinstance(error, DiedOfProbe)
             second_era = "legacy" if was_probed else "auto"
         except AmbiguousEra:
             if self._stopped is not None:
